@@ -1,0 +1,1 @@
+"""Pure functions of the log: each reads facts and answers with conclusions."""

@@ -1,0 +1,1 @@
+"""What is written in the log: names, subjects, envelopes and every fact."""

@@ -1,0 +1,87 @@
+"""Closed lists that facts speak in: verdicts, fault classes, recovery actions, component kinds."""
+
+from typing import Final, Literal, get_args
+
+Verdict = Literal["attributed", "class-only", "insufficient", "no-fault"]
+
+FaultClass = Literal[
+    "gpu.off_bus",
+    "gpu.memory",
+    "gpu.thermal",
+    "gpu.driver",
+    "gpu.stall",
+    "nvlink",
+    "nic",
+    "network.link",
+    "network.fabric",
+    "network.pause",
+    "network.config",
+    "straggler.gpu",
+    "straggler.host",
+    "straggler.network",
+    "desync",
+    "app.stall",
+    "app.timeout",
+    "app.oom",
+    "app.program",
+    "dataloader",
+    "storage",
+    "host.memory",
+    "host.oom",
+    "host.config",
+    "host.service",
+    "software.version",
+    "nccl.bug",
+    "silent_corruption",
+    "none",
+    "unknown",
+]
+
+Action = Literal[
+    "none",
+    "watch",
+    "collect_more",
+    "fix_program",
+    "fix_config",
+    "raise_timeout",
+    "rebalance",
+    "reinit_communicator",
+    "restart_rank",
+    "restore_from_peer",
+    "shrink",
+    "swap_node",
+    "restart_job",
+    "restart_service",
+    "pause",
+    "cordon_node",
+    "reset_gpu",
+    "reboot_node",
+    "drain_node",
+    "replace_hardware",
+    "fix_fabric",
+]
+
+ComponentKind = Literal[
+    "gpu",
+    "nic",
+    "port",
+    "link",
+    "switch",
+    "nvlink",
+    "nvswitch",
+    "node",
+    "rank",
+    "process",
+    "dimm",
+    "service",
+    "config",
+    "program",
+    "storage",
+    "fabric",
+    "software",
+    "job",
+]
+
+COMPONENT_KINDS: Final[tuple[str, ...]] = get_args(ComponentKind)
+FAULT_CLASSES: Final[tuple[str, ...]] = get_args(FaultClass)
+ACTIONS: Final[tuple[str, ...]] = get_args(Action)

@@ -1,0 +1,62 @@
+"""What the healer decided. A decision is not a command: an actor reads it and answers with facts.
+
+Every decision about a job carries `job_revision`, the sequence of the last decided or done fact
+of that job that its maker had read. Where another one lies between, the decision is void.
+"""
+
+from typing import Literal
+
+from nemesis.schemas.codes import Action
+from nemesis.schemas.inferred import Inference
+from nemesis.schemas.observed import Count, Index, Ns
+
+Mode = Literal["shadow", "approve", "act"]
+
+
+class Decision(Inference, kw_only=True, frozen=True):
+    """What every decision starts with."""
+
+    decision: str
+    """Its name: `<job>/<number>` or `<node>/<number>`, counted by the healer."""
+    incident: str
+    mode: Mode
+    """shadow: recorded, not to be acted upon; approve: waits for a person; act: to be applied."""
+    deadline_ns: Ns
+    """Log time after which another actor may claim it, and after which it is of no use."""
+    job: str = ""
+    job_revision: Count = 0
+
+
+class QuiesceDecided(Decision, kw_only=True, frozen=True):
+    """Hold the survivors of a job at their last common state; fence what is dead."""
+
+    epoch: Count
+    """The job's membership epoch that the hold applies to."""
+    dead_ranks: tuple[Index, ...] = ()
+
+
+class RecoveryDecided(Decision, kw_only=True, frozen=True):
+    """The smallest safe recovery that is enough."""
+
+    action: Action
+    target: str
+    """The component that it acts on."""
+    epoch: Count = 0
+    """The job's membership epoch after it, where the action changes membership."""
+    members: str = ""
+    """Ranks that go on, in rank_ranges form, named by their rank at submission."""
+    removed_ranks: tuple[Index, ...] = ()
+    joined_nodes: tuple[str, ...] = ()
+    rungs_refused: tuple[str, ...] = ()
+    """Cheaper rungs and why each was not taken, `action: why`."""
+
+
+class RecoveryWithheld(Inference, kw_only=True, frozen=True):
+    """A recovery was due and policy forbade it: a person must look."""
+
+    incident: str
+    action: Action
+    target: str
+    job: str = ""
+    limit: str = ""
+    """The limit that was reached, for example `nodes_out_max`."""

@@ -1,0 +1,53 @@
+"""What actors did. An attempt opens with a claim that only one actor can make and ends once."""
+
+from nemesis.schemas.inferred import Inference
+from nemesis.schemas.observed import Count, Index, Ns
+
+
+class Attempt(Inference, kw_only=True, frozen=True):
+    """What every fact about an attempt starts with. `at_ns` is the log time the actor had read."""
+
+    decision: str
+    actor: str
+    """Which copy of the actor, for people."""
+    job: str = ""
+    epoch: Count = 0
+
+
+class AttemptStarted(Attempt, kw_only=True, frozen=True):
+    """The claim: refused by the log if the decision was claimed before."""
+
+    deadline_ns: Ns = 0
+    attempt: Count = 1
+
+
+class AttemptCompleted(Attempt, kw_only=True, frozen=True):
+    """The effect was observed."""
+
+    step: Count = 0
+    """The step at which the job stands or goes on."""
+    world: Count = 0
+    duration_ns: Ns = 0
+    """From the claim to the effect, by the actor's own clock: for people, never compared."""
+    restarts: Count = 0
+    """Process restarts that it took."""
+
+
+class AttemptFailed(Attempt, kw_only=True, frozen=True):
+    """The effect was observed to be absent, and will not come."""
+
+
+class AttemptOutcomeUnknown(Attempt, kw_only=True, frozen=True):
+    """Nobody can say whether the effect took place."""
+
+
+class RankReported(Inference, kw_only=True, frozen=True):
+    """What a node's agent reported about a rank, made a fact by the job actor."""
+
+    job: str
+    node: str
+    rank: Index
+    state: str
+    """running, held, fenced, left or failed."""
+    epoch: Count = 0
+    step: Count = 0

@@ -1,0 +1,98 @@
+"""What the runner writes about itself: where a processor stands and what went wrong on the way."""
+
+from typing import Literal
+
+import msgspec
+
+from nemesis.schemas.inferred import Inference
+from nemesis.schemas.observed import Count, Ns
+
+
+class ProcessorAdvanced(
+    msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, rename={"in_seq": "in"}
+):
+    """A processor's position: `nemesis.cursor.<name>`, the last message of each batch."""
+
+    in_seq: Count
+    """Every input up to here is answered."""
+    log_time_ns: Ns
+    version: Count
+    """The version that must answer the next input."""
+    snapshot: bool = False
+    """The batch also holds a snapshot of the state after in_seq."""
+
+
+class SnapshotTaken(
+    msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, rename={"in_seq": "in"}
+):
+    """A processor's state after one input: `nemesis.cursor.<name>.snapshot`."""
+
+    in_seq: Count
+    log_time_ns: Ns
+    version: Count
+    sha256: str
+    size_bytes: Count
+    state: bytes = b""
+    """The state itself; empty where it is too large and lies in NEMESIS_STATE under its hash."""
+
+
+class ProcessorStarted(Inference, kw_only=True, frozen=True):
+    """A copy took up work; replay resets the state at the same place."""
+
+    name: str
+    version: Count
+    in_seq: Count
+    state_from: Count
+    how: Literal["cold", "snapshot", "reread"]
+
+
+class InputLost(Inference, kw_only=True, frozen=True):
+    """Inputs expired before this processor read them."""
+
+    name: str
+    from_seq: Count
+    to_seq: Count
+
+
+class ProcessorDiverged(Inference, kw_only=True, frozen=True):
+    """Two copies answered one input differently: one of them runs on broken hardware or code."""
+
+    name: str
+    fact: str
+    """The id of the conclusion that differs."""
+    mine_sha256: str
+    theirs_sha256: str
+
+
+class ConclusionUndeliverable(Inference, kw_only=True, frozen=True):
+    """The log refused a conclusion for good."""
+
+    name: str
+    error: str
+    sha256: str
+
+
+class FactSkipped(Inference, kw_only=True, frozen=True):
+    """A step crashed three times on one input; the processor goes on without it."""
+
+    name: str
+    seq: Count
+    error: str
+
+
+class LogShortened(Inference, kw_only=True, frozen=True):
+    """The log ends before what this copy had read: it was rolled back."""
+
+    name: str
+    read_seq: Count
+    last_seq: Count
+
+
+class LogMeasured(Inference, kw_only=True, frozen=True):
+    """How full the log is, once a minute."""
+
+    used_bytes: Count
+    limit_bytes: Count
+    fill_ppm: Count
+    first_seq: Count
+    last_seq: Count

@@ -1,0 +1,180 @@
+"""What producers saw: the payloads of `nemesis.telemetry.>`, msgpack maps.
+
+Each carries who saw it, when, and a number of its own, so that a reader can tell a repetition
+from news: `n` counts up from 1 for each kind within one life of the producer process.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+Ns = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, description="nanoseconds")]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Index = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Observation(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, gc=False):
+    """What every telemetry payload starts with."""
+
+    node: str
+    """Who writes; must be the node of the subject."""
+    start_ns: Ns
+    """When the producer process started; with kind and n it makes the fact's id."""
+    n: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+    """The producer's own number, one more for each fact of this kind."""
+    at_ns: Ns
+    """When it was seen, wall clock of the node."""
+    clock_error_ns: Ns = 0
+    """How far that clock may be off, either way."""
+    boot_id: str = ""
+
+
+class SampleTaken(Observation, kw_only=True, frozen=True):
+    """One poll of one node. A section that was not polled is absent."""
+
+    period_ns: Ns = 0
+    gpu_count: Index = 0
+    gpu: bytes = b""
+    """int64 matrix, gpu_count rows, columns as channels.GPU_CHANNELS."""
+    nic_count: Index = 0
+    nic: bytes = b""
+    """int64 matrix, nic_count rows, columns as channels.NIC_CHANNELS."""
+    host: bytes = b""
+    """int64 row, columns as channels.HOST_CHANNELS."""
+    job: str = ""
+    step_count: Index = 0
+    steps: bytes = b""
+    """int64 matrix, one row a rank of the job on this node, columns as channels.STEP_CHANNELS."""
+
+
+class KernelLineLogged(Observation, kw_only=True, frozen=True):
+    """One line of a kernel log, whole; what it means is the reader's business."""
+
+    text: str
+    """The message without its time stamp prefix."""
+    priority: Index = 6
+    repeat_count: Count = 1
+    """How many equal lines this stands for."""
+    withheld_count: Count = 0
+    """Lines held back by the producer's rate limit since its last kernel fact."""
+
+
+class ProcessExited(Observation, kw_only=True, frozen=True):
+    """A rank's process ended on this node."""
+
+    job: str
+    rank: Index
+    pid: Index = 0
+    exit_code: int = 0
+    signal: Index = 0
+    """The signal that ended it, 0 for none."""
+    fenced: bool = False
+    """The agent made sure that nothing of the rank can run on."""
+
+
+class OperationSeen(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, gc=False):
+    """One entry of a flight recorder: a collective that a rank enqueued."""
+
+    seq: Count
+    """Number of the collective within its group (`collective_seq_id`)."""
+    op: str
+    """Its name without the backend, for example `all_reduce`."""
+    input_sizes: tuple[tuple[int, ...], ...] = ()
+    output_sizes: tuple[tuple[int, ...], ...] = ()
+    dtypes: tuple[str, ...] = ()
+    started: bool = False
+    p2p: bool = False
+    created_ns: Ns = 0
+
+
+class GroupDigest(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, gc=False):
+    """One process group as one rank's flight recorder shows it."""
+
+    name: str
+    desc: str = ""
+    ranks: str = ""
+    """Members in rank_ranges form, for example `0-7,16`; empty where the dump does not say."""
+    last_enqueued: int = -1
+    last_started: int = -1
+    last_completed: int = -1
+    first_unfinished: OperationSeen | None = None
+    arrivals: tuple[tuple[int, int], ...] = ()
+    """(collective number, enqueue time in ns) of the last 20."""
+
+
+class CollectiveRecorded(Observation, kw_only=True, frozen=True):
+    """One rank's flight recorder in at most 2 KiB."""
+
+    job: str
+    rank: Index
+    trace_version: str = ""
+    comm_lib_version: str = ""
+    entry_count: Count = 0
+    groups: tuple[GroupDigest, ...] = ()
+    dump_sha256: str = ""
+    """The whole dump's hash, in NEMESIS_BLOBS where it was kept."""
+    dump_missing: bool = False
+    """The dumps of the other ranks of the same moment are there and this one is not."""
+
+
+class PortSeen(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, gc=False):
+    """Counters of one switch port."""
+
+    port: str
+    up: bool = True
+    peer: str = ""
+    """The component on the other end, for example `nic/n012/mlx5_3`."""
+    symbol_error_count: Count = 0
+    crc_error_count: Count = 0
+    discard_count: Count = 0
+    ecn_marked_count: Count = 0
+    rx_pause_us: Count = 0
+    tx_pause_us: Count = 0
+    link_downed_count: Count = 0
+
+
+class FabricSampled(Observation, kw_only=True, frozen=True):
+    """One poll of one switch by its collector; `node` is the collector's own name."""
+
+    switch: str
+    ports: tuple[PortSeen, ...] = ()
+
+
+class GpuDescribed(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, gc=False):
+    """One GPU of a node; its place in the list is its row in samples."""
+
+    pci: str
+    index: Index = 0
+    uuid: str = ""
+    serial: str = ""
+    model: str = ""
+
+
+class NicDescribed(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, gc=False):
+    """One NIC of a node; its place in the list is its row in samples."""
+
+    name: str
+    pci: str = ""
+    switch_port: str = ""
+    """The port it is plugged into, for example `port/leaf03/17`."""
+
+
+class InventoryReported(Observation, kw_only=True, frozen=True):
+    """What a node is made of; kept for ever, sent at each start and at each change."""
+
+    gpus: tuple[GpuDescribed, ...] = ()
+    nics: tuple[NicDescribed, ...] = ()
+    model: str = ""
+
+
+class SpoolAnnounced(Observation, kw_only=True, frozen=True):
+    """The producer could not reach the log and will deliver late what it saw meanwhile."""
+
+    since_ns: Ns = 0
+    spooled_count: Count = 0
+    dropped_count: Count = 0
+
+
+class ClockTicked(Observation, kw_only=True, frozen=True):
+    """A second has passed. Any number of tickers may run: readers take the latest."""

@@ -1,0 +1,94 @@
+"""What people did: each with name and reason."""
+
+import msgspec
+
+from nemesis.schemas.observed import Count, Index, Ns
+
+
+class Operation(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+    """What every act of a person starts with."""
+
+    at_ns: Ns
+    by: str
+    """Who."""
+    reason: str
+
+
+class ProcessorActivated(Operation, kw_only=True, frozen=True):
+    """From here on conclusions of this processor come from this version with these settings."""
+
+    name: str
+    version: Count
+    settings: msgspec.Raw = msgspec.Raw(b"{}")
+    """A JSON object; its keys are the processor's own."""
+
+
+class PolicyApplied(Operation, kw_only=True, frozen=True):
+    """What the healer may do. The newest one holds, whole."""
+
+    policy: msgspec.Raw
+    """A JSON object, see nemesis.schemas.policy."""
+
+
+class JobSubmitted(Operation, kw_only=True, frozen=True):
+    """A job and where it runs: rank r on nodes[r // ranks_per_node], GPU r % ranks_per_node."""
+
+    job: str
+    nodes: tuple[str, ...]
+    ranks_per_node: Index = 8
+    spares: tuple[str, ...] = ()
+    tp: Index = 1
+    pp: Index = 1
+    cp: Index = 1
+    ep: Index = 1
+    """Parallel degrees; the rest of the world is data parallel."""
+    world_min: Index = 1
+    on_log_loss: str = "wait"
+    """wait, restart or shrink: what agents do when the log is away for longer than the grace."""
+    grace_ns: Ns = 30_000_000_000
+
+
+class JobEnded(Operation, kw_only=True, frozen=True):
+    """The job is over; its ranks are nobody's concern."""
+
+    job: str
+
+
+class DecisionApproved(Operation, kw_only=True, frozen=True):
+    """A person lets a waiting decision go ahead."""
+
+    decision: str
+
+
+class DecisionVetoed(Operation, kw_only=True, frozen=True):
+    """A person forbids a decision."""
+
+    decision: str
+
+
+class PauseSet(Operation, kw_only=True, frozen=True):
+    """NEMESIS decides but does not act on a scope, or acts again."""
+
+    scope: str
+    """ALL, or a component such as job/llama or node/n012."""
+    paused: bool
+
+
+class NodeProtected(Operation, kw_only=True, frozen=True):
+    """A node that NEMESIS must leave alone, or no longer."""
+
+    node: str
+    protected: bool
+
+
+class BreakerReset(Operation, kw_only=True, frozen=True):
+    """A person lets a tripped blast-radius limit go."""
+
+    limit: str
+
+
+class NoteAdded(Operation, kw_only=True, frozen=True):
+    """A remark of a person on an incident."""
+
+    incident: str
+    text: str

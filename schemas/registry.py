@@ -1,0 +1,135 @@
+"""Every fact: its token in subjects, its struct, who may write it, how long it is kept.
+
+One name has three spellings: struct `FaultAttributed`, token `fault_attributed`,
+type `dev.nemesis.fault_attributed.v1`. The permission table, the generated schemas and the
+readers of the log are all made from this table.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from nemesis.schemas import decided, done, inferred, kept, observed, operated
+from nemesis.schemas.envelope import TYPE_PREFIX
+
+Certainty = Literal["observed", "inferred", "decided", "done", "operated", "kept"]
+
+ANY_PROCESSOR: Final = "processor:*"
+
+
+class FactKind(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of fact."""
+
+    token: str
+    struct: type[msgspec.Struct]
+    certainty: Certainty
+    owner: str
+    """node, ticker, collector, operator, keeper, actor:<name>, processor:<name> or processor:*."""
+    kept_for_ever: bool
+    since: str = "0.1"
+
+    @property
+    def type(self) -> str:
+        """The CloudEvents type."""
+        return f"{TYPE_PREFIX}{self.token}.v1"
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def _event(certainty: Certainty, owner: str, *structs: type[msgspec.Struct]) -> list[FactKind]:
+    return [
+        FactKind(
+            token=_snake(struct.__name__),
+            struct=struct,
+            certainty=certainty,
+            owner=owner,
+            kept_for_ever=True,
+        )
+        for struct in structs
+    ]
+
+
+def _telemetry(
+    token: str, struct: type[msgspec.Struct], *, owner: str = "node", kept_for_ever: bool = False
+) -> FactKind:
+    return FactKind(
+        token=token,
+        struct=struct,
+        certainty="observed",
+        owner=owner,
+        kept_for_ever=kept_for_ever,
+    )
+
+
+TELEMETRY: Final[Mapping[str, FactKind]] = {
+    kind.token: kind
+    for kind in (
+        _telemetry("sample", observed.SampleTaken),
+        _telemetry("kernel", observed.KernelLineLogged, kept_for_ever=True),
+        _telemetry("process", observed.ProcessExited, kept_for_ever=True),
+        _telemetry("collective", observed.CollectiveRecorded),
+        _telemetry("fabric", observed.FabricSampled, owner="collector"),
+        _telemetry("inventory", observed.InventoryReported, kept_for_ever=True),
+        _telemetry("spool", observed.SpoolAnnounced, kept_for_ever=True),
+        _telemetry("tick", observed.ClockTicked, owner="ticker"),
+    )
+}
+"""By the last token of `nemesis.telemetry.<node>.<token>`."""
+
+EVENTS: Final[Mapping[str, FactKind]] = {
+    kind.token: kind
+    for kind in (
+        *_event("inferred", "processor:attribution", inferred.FaultAttributed),
+        *_event("inferred", "processor:intake", inferred.InputRejected, inferred.InputsSuppressed),
+        *_event(
+            "decided",
+            "processor:healer",
+            decided.QuiesceDecided,
+            decided.RecoveryDecided,
+            decided.RecoveryWithheld,
+        ),
+        *_event(
+            "done",
+            "actor:job",
+            done.AttemptStarted,
+            done.AttemptCompleted,
+            done.AttemptFailed,
+            done.AttemptOutcomeUnknown,
+            done.RankReported,
+        ),
+        *_event(
+            "operated",
+            "operator",
+            operated.ProcessorActivated,
+            operated.PolicyApplied,
+            operated.JobSubmitted,
+            operated.JobEnded,
+            operated.DecisionApproved,
+            operated.DecisionVetoed,
+            operated.PauseSet,
+            operated.NodeProtected,
+            operated.BreakerReset,
+            operated.NoteAdded,
+        ),
+        *_event(
+            "kept",
+            ANY_PROCESSOR,
+            kept.ProcessorStarted,
+            kept.InputLost,
+            kept.ProcessorDiverged,
+            kept.ConclusionUndeliverable,
+            kept.FactSkipped,
+            kept.LogShortened,
+        ),
+        *_event("kept", "keeper", kept.LogMeasured),
+    )
+}
+"""By the third token of `nemesis.events.<token>.<key>`."""
+
+BY_STRUCT: Final[Mapping[type[Any], FactKind]] = {
+    kind.struct: kind for kind in (*TELEMETRY.values(), *EVENTS.values())
+}

@@ -1,0 +1,5 @@
+"""`python -m nemesis.cli` is `nemesis`."""
+
+from nemesis.cli import main
+
+main()

@@ -1,0 +1,27 @@
+"""Which commands there are. Each registers itself; heavy imports stay inside the commands."""
+
+import typer
+
+app = typer.Typer(
+    name="nemesis",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Names the one component that broke a training job and applies the smallest recovery.",
+)
+
+
+def _version(show: bool) -> None:
+    if show:
+        from nemesis import __version__
+
+        typer.echo(f"nemesis {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
+    ),
+) -> None:
+    """NEMESIS keeps GPU training jobs running through hardware faults."""

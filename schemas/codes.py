@@ -37,6 +37,20 @@ FaultClass = Literal[
     "unknown",
 ]
 
+Signature = Literal[
+    "",
+    "ecc_contained",
+    "ecc_uncontained",
+    "row_remap_pending",
+    "row_remap_failed",
+    "hardware_defect",
+    "link_recovered",
+    "transient",
+]
+"""What sets the rung where the class alone does not. hardware_defect: the part itself says that it
+must be replaced (SRAM threshold, remap failure on many banks); link_recovered: it is up again;
+transient: it is over."""
+
 Action = Literal[
     "none",
     "watch",

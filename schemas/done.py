@@ -48,6 +48,6 @@ class RankReported(Inference, kw_only=True, frozen=True):
     node: str
     rank: Index
     state: str
-    """running, held, fenced, left or failed."""
+    """running, held, fenced, left, failed, or silent: its node did not answer a plan."""
     epoch: Count = 0
     step: Count = 0

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from nemesis.schemas.codes import ComponentKind, FaultClass, Verdict
+from nemesis.schemas.codes import ComponentKind, FaultClass, Signature, Verdict
 from nemesis.schemas.observed import Count, Index, Ns
 
 Ppm = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
@@ -59,6 +59,8 @@ class FaultAttributed(Inference, kw_only=True, frozen=True):
     """Jobs with ranks on the culprits."""
     ranks: tuple[Index, ...] = ()
     """Ranks of jobs[0] that sit on the culprits."""
+    signature: Signature = ""
+    """What the evidence says beyond the class, where the recovery depends on it."""
 
 
 class InputRejected(Inference, kw_only=True, frozen=True):

@@ -1,1 +1,1 @@
-"""actors"""
+"""Shells that carry decisions out and write down what happened."""

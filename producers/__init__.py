@@ -1,1 +1,1 @@
-"""producers"""
+"""What runs on nodes: encoders of telemetry, and readers of people's files."""

@@ -1,1 +1,1 @@
-"""replay"""
+"""Recordings of the log and their verification."""

@@ -1,1 +1,1 @@
-"""streams"""
+"""The log: server, permissions, reading, writing, and the runner of processors."""

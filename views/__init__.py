@@ -1,1 +1,1 @@
-"""views"""
+"""What only reads: stories of incidents, status, reports."""

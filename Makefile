@@ -1,0 +1,67 @@
+# Two commands on a fresh machine with Python 3.11+ and make: `make sim` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+CODE := actors processors producers replay schemas sim src streams tests views
+
+.DEFAULT_GOAL := help
+.PHONY: help sim test lint lint-all format bench bench-long campaign generate clean
+
+help: ## What can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+sim: $(VENV)/.runtime ## Start a simulated cluster, break a GPU, watch the job shrink (about a minute)
+	@$(BIN)/nemesis demo
+
+test: $(VENV)/.dev ## Run every test, fault tests included; skipped ones are listed with their reason
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev ## Style, imports and types (mypy is the gate)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports
+	@$(BIN)/mypy
+
+lint-all: lint ## lint, and the second type checker, spelling and project metadata
+	@$(BIN)/pyright
+	@$(BIN)/codespell $(CODE) README.md CHANGELOG.md docs Makefile
+	@$(BIN)/validate-pyproject pyproject.toml
+
+format: $(VENV)/.dev ## Let ruff rewrite what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## Measure the pipeline and print Table 1, goal beside result (at most 8 minutes)
+	@$(BIN)/python -m tests.bench
+
+bench-long: $(VENV)/.dev ## The soaks: catch-up of 5 million messages within 1 GB
+	@$(BIN)/python -m tests.bench --long
+
+campaign: $(VENV)/.dev ## Fault campaigns, 50 repetitions a cut, and mutation testing (hours)
+	@$(BIN)/python -m tests.faults.campaign
+
+generate: $(VENV)/.dev ## Rebuild what is generated: tables, JSON Schema, AsyncAPI
+	@$(BIN)/python -m tests.generate
+
+clean: ## Remove the environment and everything that was built
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache
+
+# One clear line where a virtual environment cannot be made, instead of ensurepip's page of text.
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: $(PYTHON) is older than 3.11: install Python 3.11 or newer, or say make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "make: $(PYTHON) has no venv module: install it (Debian: apt install python3-venv), then run make again" >&2; exit 1; }
+	@echo "setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.runtime: $(VENV)/.created pyproject.toml constraints.txt
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	@echo "installing the tools for tests and lint ..."
+	@$(PIP) -e '.[dev]'
+	@touch $@

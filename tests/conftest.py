@@ -1,0 +1,32 @@
+"""What tests share: the public data beside the checkout, and a home of their own."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Public data and incident cases beside the checkout; the test is skipped without them."""
+    folder = ROOT.parent / "shared"
+    if not (folder / "data").is_dir():
+        pytest.skip("no folder `shared` with public data beside this checkout")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the state, contexts or cells of whoever runs it."""
+    home = tmp_path_factory.mktemp("home")
+    for variable, folder in (
+        ("HOME", ""),
+        ("XDG_STATE_HOME", "state"),
+        ("XDG_CONFIG_HOME", "config"),
+        ("XDG_CACHE_HOME", "cache"),
+        ("XDG_DATA_HOME", "data"),
+    ):
+        monkeypatch.setenv(variable, str(home / folder))
+    monkeypatch.delenv("NEMESIS_STATE_DIR", raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")

@@ -61,6 +61,8 @@ class FaultAttributed(Inference, kw_only=True, frozen=True):
     """Ranks of jobs[0] that sit on the culprits."""
     signature: Signature = ""
     """What the evidence says beyond the class, where the recovery depends on it."""
+    late: bool = False
+    """Opened by facts that came late: for the record, no decision may follow from it."""
 
 
 class InputRejected(Inference, kw_only=True, frozen=True):

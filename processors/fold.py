@@ -7,11 +7,13 @@ silent until a processor_activated names its version, and turns conclusions into
 ids follow from the input. Not here: reading, committing and restarting (streams/runner.py).
 """
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
+from msgspec import json
 
 from nemesis.processors.processor import MALFORMED, Processor
 from nemesis.schemas.errors import BadNameError, MalformedFactError, UnknownFactError
@@ -27,10 +29,12 @@ from nemesis.schemas.facts import (
     observation_id,
     split_subject,
 )
+from nemesis.schemas.kept import ConclusionUndeliverable, FactSkipped
 from nemesis.schemas.observed import ClockTicked, Observation
 from nemesis.schemas.operated import ProcessorActivated
 
 LATE_NS: Final = 30_000_000_000  # a window over several nodes is closed by then
+ERROR_CHARS_MAX: Final = 500  # a fact about an error must itself be deliverable
 LIVES_MAX: Final = 8  # producer processes remembered per node and kind; older ones are repetitions
 
 
@@ -128,9 +132,10 @@ class _State(msgspec.Struct, array_like=True):
 class Fold:
     """One processor and its place in the log."""
 
-    def __init__(self, processor: Processor, *, skips: Collection[int] = ()) -> None:
+    def __init__(self, processor: Processor, *, skips: Mapping[int, str] | None = None) -> None:
+        """`skips`: inputs whose step is known to crash, each with its error."""
         self.processor: Final = processor
-        self.skips: Final = frozenset(skips)
+        self.skips: Final = dict(skips or {})
         self.seq = 0
         self.log_time_ns = 0
         self.active = False
@@ -152,7 +157,7 @@ class Fold:
         assert self.superseded_by is None, f"superseded by version {self.superseded_by}"
         self.seq = seq
         if seq in self.skips:
-            return []
+            return [self._skip(seq)]
         token = item.token
         if token == "tick" and item.space == "telemetry":
             if not self._advance_clock(item):
@@ -264,19 +269,49 @@ class Fold:
             return []
         return [self._emission(fact.seq, k, each) for k, each in enumerate(conclusions)]
 
-    def _emission(self, seq: int, k: int, conclusion: Conclusion) -> Emission:
+    def _skip(self, seq: int) -> Emission:
+        """What answers an input that this processor cannot step over: said even while silent."""
         name = self.processor.name
-        identity = f"{name}/{seq}/{k}"
-        subject, payload = encode_conclusion(
+        skipped = FactSkipped(
+            at_ns=self.log_time_ns,
+            reason=f"{name} crashed again and again on input {seq} and goes on without it",
+            name=name,
+            seq=seq,
+            error=self.skips[seq],
+        )
+        return self._emission(seq, 0, Conclusion(data=skipped, key=name, cause=(seq,)))
+
+    def _emission(self, seq: int, k: int, conclusion: Conclusion) -> Emission:
+        identity = f"{self.processor.name}/{seq}/{k}"
+        try:
+            subject, payload = self._encoded(identity, conclusion)
+        except (MalformedFactError, BadNameError) as error:
+            return self.undeliverable(seq, identity, json.encode(conclusion.data), error.message)
+        return Emission(seq, subject, payload, identity, conclusion.urgent)
+
+    def undeliverable(self, seq: int, identity: str, refused: bytes, error: str) -> Emission:
+        """What takes the place of a conclusion that the log can never hold."""
+        name = self.processor.name
+        data = ConclusionUndeliverable(
+            at_ns=self.log_time_ns,
+            reason=f"the log cannot hold conclusion {identity} of {name}",
+            name=name,
+            error=error[:ERROR_CHARS_MAX],
+            sha256=sha256(refused).hexdigest(),
+        )
+        conclusion = Conclusion(data=data, key=name, cause=(seq,))
+        return Emission(seq, *self._encoded(identity, conclusion), identity, False)
+
+    def _encoded(self, identity: str, conclusion: Conclusion) -> tuple[str, bytes]:
+        return encode_conclusion(
             id=identity,
-            source=f"/processors/{name}",
+            source=f"/processors/{self.processor.name}",
             at_ns=self.log_time_ns,
             data=conclusion.data,
             key=conclusion.key,
             cause=" ".join(map(str, conclusion.cause)),
             job=conclusion.job,
         )
-        return Emission(seq, subject, payload, identity, conclusion.urgent)
 
 
 @lru_cache(maxsize=65_536)

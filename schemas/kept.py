@@ -20,6 +20,10 @@ class ProcessorAdvanced(
     """The version that must answer the next input."""
     snapshot: bool = False
     """The batch also holds a snapshot of the state after in_seq."""
+    written: Count = 0
+    """How many conclusions of input in_seq + 1 are written, where they did not fit one batch."""
+    skipped_seq: Count = 0
+    """The newest input skipped so far: who stepped it must restore from a snapshot after it."""
 
 
 class SnapshotTaken(

@@ -73,11 +73,12 @@ class ProcessExited(Observation, kw_only=True, frozen=True):
     """The agent made sure that nothing of the rank can run on."""
 
 
-class OperationSeen(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, gc=False):
+class OperationSeen(msgspec.Struct, kw_only=True, array_like=True, frozen=True, gc=False):
     """One entry of a flight recorder: a collective that a rank enqueued."""
 
     seq: Count
-    """Number of the collective within its group (`collective_seq_id`)."""
+    """Number of the operation within its group: `collective_seq_id`, of a send or receive
+    `p2p_seq_id`."""
     op: str
     """Its name without the backend, for example `all_reduce`."""
     input_sizes: tuple[tuple[int, ...], ...] = ()
@@ -88,8 +89,12 @@ class OperationSeen(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=Tru
     created_ns: Ns = 0
 
 
-class GroupDigest(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, gc=False):
-    """One process group as one rank's flight recorder shows it."""
+class GroupDigest(msgspec.Struct, kw_only=True, array_like=True, frozen=True, gc=False):
+    """One process group as one rank's flight recorder shows it.
+
+    Written as an array: a rank of a real job has 13 groups, and their field names alone would
+    take half of a digest's 2 KiB.
+    """
 
     name: str
     desc: str = ""

@@ -9,6 +9,7 @@ from typing import Literal
 from nemesis.schemas.codes import Action
 from nemesis.schemas.inferred import Inference
 from nemesis.schemas.observed import Count, Index, Ns
+from nemesis.schemas.plans import Placement, StateSource
 
 Mode = Literal["shadow", "approve", "act"]
 
@@ -49,6 +50,14 @@ class RecoveryDecided(Decision, kw_only=True, frozen=True):
     joined_nodes: tuple[str, ...] = ()
     rungs_refused: tuple[str, ...] = ()
     """Cheaper rungs and why each was not taken, `action: why`."""
+    world: Count = 0
+    """How many members."""
+    started: str = ""
+    """Members whose process is to be started anew, in rank_ranges form."""
+    state_from: StateSource = "memory"
+    """Where the started ones take their state from."""
+    placements: tuple[Placement, ...] = ()
+    """Where members run, all that moved since the submission."""
 
 
 class RecoveryWithheld(Inference, kw_only=True, frozen=True):
@@ -60,3 +69,12 @@ class RecoveryWithheld(Inference, kw_only=True, frozen=True):
     job: str = ""
     limit: str = ""
     """The limit that was reached, for example `nodes_out_max`."""
+    rungs_refused: tuple[str, ...] = ()
+    decision: str = ""
+    """The decision that nobody carried out in time, where that is why."""
+
+
+class PolicyRefused(Inference, kw_only=True, frozen=True):
+    """A policy that breaks a rule was not taken; the one before it holds."""
+
+    broken: str

@@ -91,6 +91,7 @@ EVENTS: Final[Mapping[str, FactKind]] = {
             decided.QuiesceDecided,
             decided.RecoveryDecided,
             decided.RecoveryWithheld,
+            decided.PolicyRefused,
         ),
         *_event(
             "done",

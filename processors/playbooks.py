@@ -1,0 +1,200 @@
+"""Which recoveries are enough for which fault, as data.
+
+Two tables. For a running job: the rungs that would cure it, in order of preference; the ladder
+takes the first that is safe. For a part alone (triage of files, a node without a job): the one
+action a person should take. A policy may replace the first table's rows, never the safety rules.
+The rows follow the smallest safe recovery that public reports name for each class: NVIDIA's Xid
+catalogue (docs.nvidia.com/deploy/xid-errors), Llama 3's failure table (arXiv 2407.21783, table 5).
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from nemesis.schemas.codes import Action, FaultClass, Signature
+from nemesis.schemas.inferred import FaultAttributed
+
+LADDER: Final[tuple[Action, ...]] = (
+    "none",
+    "collect_more",
+    "watch",
+    "raise_timeout",
+    "fix_config",
+    "fix_program",
+    "fix_fabric",
+    "rebalance",
+    "reinit_communicator",
+    "restart_rank",
+    "restart_service",
+    "restore_from_peer",
+    "shrink",
+    "swap_node",
+    "restart_job",
+    "cordon_node",
+    "reset_gpu",
+    "reboot_node",
+    "drain_node",
+    "replace_hardware",
+    "pause",
+)
+"""Cheapest first."""
+
+RANK_OF: Final[Mapping[Action, int]] = {action: at for at, action in enumerate(LADDER)}
+
+_ELSEWHERE: Final[tuple[Action, ...]] = ("swap_node", "shrink", "restart_job")
+"""The part cannot be trusted, the state of the others can: leave it, without losing a step."""
+
+_JOB_RUNGS: Final[Mapping[FaultClass, tuple[Action, ...]]] = {
+    "gpu.off_bus": _ELSEWHERE,
+    "gpu.memory": ("drain_node",),
+    "gpu.thermal": ("cordon_node",),
+    "gpu.driver": _ELSEWHERE,
+    "gpu.stall": _ELSEWHERE,
+    "nvlink": _ELSEWHERE,
+    "nic": _ELSEWHERE,
+    "network.link": _ELSEWHERE,
+    "network.fabric": ("fix_fabric",),
+    "network.pause": ("fix_fabric",),
+    "network.config": ("fix_config",),
+    "straggler.gpu": ("cordon_node",),
+    "straggler.host": ("watch",),
+    "straggler.network": ("watch",),
+    "desync": ("fix_program",),
+    "app.stall": ("restart_job",),
+    "app.timeout": ("raise_timeout",),
+    "app.oom": ("restart_job",),
+    "app.program": ("restart_job",),
+    "dataloader": ("fix_config",),
+    "storage": ("raise_timeout",),
+    "host.memory": _ELSEWHERE,
+    "host.oom": ("restart_job",),
+    "host.config": ("fix_config",),
+    "host.service": ("restart_service",),
+    "software.version": ("fix_config",),
+    "nccl.bug": ("restart_job",),
+    "silent_corruption": ("drain_node",),
+    "none": ("none",),
+    "unknown": ("restart_rank", "shrink", "restart_job"),
+}
+_JOB_RUNGS_SIGNED: Final[Mapping[tuple[FaultClass, Signature], tuple[Action, ...]]] = {
+    # the GPU goes on after its process ended; the page is offline (Xid 94)
+    ("gpu.memory", "ecc_contained"): ("restart_rank", *_ELSEWHERE),
+    # the row is replaced at the next reset; until then nothing is wrong (Xid 63)
+    ("gpu.memory", "row_remap_pending"): ("watch",),
+    ("network.link", "link_recovered"): ("reinit_communicator", *_ELSEWHERE),
+    ("nic", "link_recovered"): ("reinit_communicator", *_ELSEWHERE),
+    ("straggler.gpu", "transient"): ("watch",),
+}
+
+_PART_ACTIONS: Final[Mapping[FaultClass, Action]] = {
+    "gpu.off_bus": "drain_node",
+    "gpu.memory": "drain_node",
+    "gpu.thermal": "cordon_node",
+    "gpu.driver": "reset_gpu",
+    "gpu.stall": "shrink",
+    "nvlink": "drain_node",
+    "nic": "drain_node",
+    "network.link": "swap_node",
+    "network.fabric": "fix_fabric",
+    "network.pause": "fix_fabric",
+    "network.config": "fix_config",
+    "straggler.gpu": "cordon_node",
+    "straggler.host": "watch",
+    "straggler.network": "watch",
+    "desync": "fix_program",
+    "app.stall": "restart_job",
+    "app.timeout": "raise_timeout",
+    "app.oom": "restart_job",
+    "app.program": "restart_job",
+    "dataloader": "fix_config",
+    "storage": "raise_timeout",
+    "host.memory": "drain_node",
+    "host.oom": "restart_job",
+    "host.config": "fix_config",
+    "host.service": "restart_service",
+    "software.version": "fix_config",
+    "nccl.bug": "restart_job",
+    "silent_corruption": "cordon_node",
+    "none": "none",
+    "unknown": "collect_more",
+}
+_PART_ACTIONS_SIGNED: Final[Mapping[tuple[FaultClass, Signature], Action]] = {
+    ("gpu.memory", "ecc_contained"): "restart_rank",
+    ("gpu.memory", "row_remap_pending"): "watch",
+    ("gpu.memory", "hardware_defect"): "replace_hardware",
+    ("network.link", "link_recovered"): "reinit_communicator",
+    ("nic", "link_recovered"): "reinit_communicator",
+    ("straggler.gpu", "transient"): "watch",
+}
+# a class that is proven without its part: what helps without knowing the part
+_CLASS_ONLY_ACTIONS: Final[Mapping[FaultClass, Action]] = {
+    "gpu.off_bus": "collect_more",
+    "gpu.driver": "collect_more",
+    "gpu.stall": "collect_more",
+    "gpu.thermal": "watch",
+    "network.link": "collect_more",
+    "straggler.gpu": "watch",
+}
+_DRIVER_DECIDES: Final = frozenset({"gpu.memory", "gpu.driver", "gpu.stall", "nvlink"})
+"""A GPU off the bus cannot be reset, whatever its driver asked for before."""
+
+
+def job_rungs(
+    fault_class: FaultClass,
+    signature: Signature,
+    overrides: Mapping[FaultClass, tuple[Action, ...]],
+) -> tuple[Action, ...]:
+    """The rungs that would cure a job of this fault, preferred first."""
+    chosen = overrides.get(fault_class)
+    if chosen is None:
+        chosen = _JOB_RUNGS_SIGNED.get((fault_class, signature))
+    return _JOB_RUNGS[fault_class] if chosen is None else chosen
+
+
+def driver_rung(driver_action: str) -> Action | None:
+    """The rung that a driver's recovery action stands for.
+
+    Either its number (NVML field 230: 1 GPU reset, 2 node reboot, 3 drain P2P, 4 drain and reset,
+    5 recover IMEX domain, 6 bus reset, 7 system reboot) or its name as Xid 154 prints it, which
+    varies between drivers ("Node Reboot Required", "OS Reboot").
+    """
+    text = driver_action.strip().lower()
+    if "reboot" in text or text in ("2", "0x2", "7", "0x7"):
+        return "reboot_node"
+    if "drain" in text or text in ("3", "0x3", "4", "0x4"):
+        return "drain_node"
+    if "reset" in text or text in ("1", "0x1", "6", "0x6"):
+        return "reset_gpu"
+    return None
+
+
+def triage_recovery(verdict: FaultAttributed) -> tuple[Action, str]:
+    """(action, target) for a verdict without a job to save: what a person should do.
+
+    The target is the first culprit; without one it is `node/localhost` where the action needs a
+    part and empty where it needs none.
+    """
+    target = verdict.culprits[0].id if verdict.culprits else ""
+    match verdict.verdict:
+        case "no-fault":
+            return "none", ""
+        case "insufficient":
+            return "collect_more", target
+        case "attributed" | "class-only":
+            action = _part_action(verdict)
+            needs_part = RANK_OF[action] >= RANK_OF["restart_rank"]
+            return action, target or ("node/localhost" if needs_part else "")
+
+
+def _part_action(verdict: FaultAttributed) -> Action:
+    fault_class, signature = verdict.fault_class, verdict.signature
+    told = driver_rung(verdict.driver_action)
+    if told is not None and fault_class in _DRIVER_DECIDES:
+        return told
+    signed = _PART_ACTIONS_SIGNED.get((fault_class, signature))
+    if signed is not None:
+        return signed
+    if fault_class == "host.config" and any(each.kind == "service" for each in verdict.culprits):
+        return "restart_service"
+    if verdict.verdict == "class-only" and fault_class in _CLASS_ONLY_ACTIONS:
+        return _CLASS_ONLY_ACTIONS[fault_class]
+    return _PART_ACTIONS[fault_class]

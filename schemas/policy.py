@@ -1,0 +1,95 @@
+"""What the healer may do: the payload of `policy_applied`. The newest one holds, whole.
+
+Everything has a default that cannot hurt: decide and record, act on nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from nemesis.schemas.codes import Action, FaultClass
+from nemesis.schemas.decided import Mode
+from nemesis.schemas.errors import MalformedFactError
+from nemesis.schemas.observed import Count, Ns
+
+SECOND_NS: Final = 1_000_000_000
+
+
+class Policy(
+    msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, forbid_unknown_fields=True
+):
+    """One policy. A field that is not known is refused: a misspelt limit would be no limit."""
+
+    mode: Mode = "shadow"
+    """For every action that `mode_by_action` does not name, and for holding a job."""
+    mode_by_action: Mapping[Action, Mode] = {}
+    protected_nodes: tuple[str, ...] = ()
+    """Nodes that are left alone, whatever happens, besides those protected by hand."""
+    world_min: Count = 1
+    """No job goes on with fewer ranks, even if it would accept to."""
+    nodes_out_max: Count = 4
+    """Nodes taken out of work within `nodes_out_window_ns`."""
+    nodes_out_window_ns: Ns = 600 * SECOND_NS
+    nodes_out_share_max_ppm: Count = 250_000
+    """Nodes out at one time, of all known nodes; one is always allowed. Half of a cluster in five
+    minutes is where NVSentinel's breaker trips: github.com/NVIDIA/NVSentinel."""
+    shrinks_max: Count = 4
+    """Shrinks of one job within `shrinks_window_ns`."""
+    shrinks_window_ns: Ns = 3600 * SECOND_NS
+    recoveries_max: Count = 8
+    """Recoveries of one job within `shrinks_window_ns`: more is a job that makes no progress."""
+    gather_ns: Ns = 50_000_000
+    """Exits of one fault arrive within this of each other."""
+    silence_wait_ns: Ns = 1_500_000_000
+    """How long a verdict, and the answer of a silent node, are waited for."""
+    hold_timeout_ns: Ns = 5 * SECOND_NS
+    """A hold that nobody reported on is not waited for any longer."""
+    decision_timeout_ns: Ns = 60 * SECOND_NS
+    """An unanswered decision expires."""
+    approval_timeout_ns: Ns = 900 * SECOND_NS
+    """A decision that waits for a person expires."""
+    playbooks: Mapping[FaultClass, tuple[Action, ...]] = {}
+    """Rungs per class, preferred first, in place of the built-in ones."""
+
+    def validate(self) -> tuple[str, ...]:
+        """One sentence for each rule that this policy breaks."""
+        broken: list[str] = []
+        for name in ("gather_ns", "silence_wait_ns", "decision_timeout_ns", "approval_timeout_ns"):
+            if getattr(self, name) == 0:
+                broken.append(f"{name} must be above 0: without time nothing can be answered.")
+        if self.gather_ns > self.silence_wait_ns:
+            broken.append("gather_ns must not be above silence_wait_ns, which includes it.")
+        if self.hold_timeout_ns < self.silence_wait_ns:
+            broken.append("hold_timeout_ns must not be below silence_wait_ns.")
+        if self.nodes_out_share_max_ppm > 1_000_000:
+            broken.append("nodes_out_share_max_ppm must be at most 1000000, the whole cluster.")
+        if self.world_min == 0:
+            broken.append("world_min must be at least 1: a job of no ranks is none.")
+        for fault_class, rungs in self.playbooks.items():
+            if not rungs:
+                broken.append(f"playbooks.{fault_class} must name at least one action.")
+        return tuple(broken)
+
+    def mode_of(self, action: Action) -> Mode:
+        """How far an action may go."""
+        return self.mode_by_action.get(action, self.mode)
+
+
+_decoder: Final = msgspec.json.Decoder(Policy)
+
+
+def decode_policy(document: bytes) -> Policy:
+    """The policy in a JSON object.
+
+    Raises:
+        MalformedFactError: not a policy, or one that breaks a rule; names each.
+    """
+    try:
+        policy = _decoder.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedFactError(f"policy: {error}") from error
+    broken = policy.validate()
+    if broken:
+        raise MalformedFactError(f"policy: {' '.join(broken)}")
+    return policy

@@ -17,6 +17,8 @@ from nemesis.schemas.envelope import TYPE_PREFIX
 Certainty = Literal["observed", "inferred", "decided", "done", "operated", "kept"]
 
 ANY_PROCESSOR: Final = "processor:*"
+SCHEMA: Final = "0.1"
+"""The release whose facts these are: the highest `since` in the table."""
 
 
 class FactKind(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,215 @@
+"""Reads a recording line by line in bounded memory; damage is an error with its place."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+import zstandard
+
+from nemesis import __version__
+from nemesis.replay.recording import (
+    FORMAT,
+    FORMAT_VERSION,
+    LINE_BYTES_MAX,
+    BlobLine,
+    CorruptRecordingError,
+    FactLine,
+    Header,
+    Line,
+    NewerRecordingError,
+    decode_line,
+)
+from nemesis.schemas.errors import NemesisError
+from nemesis.schemas.facts import Record
+
+_CHUNK_BYTES: Final = 1 << 20
+_headers: Final = msgspec.json.Decoder(Header)
+
+
+class NoRecordingError(NemesisError):
+    """There is no such file, or it cannot be read."""
+
+    exit_code = 3
+
+
+class _Beginning(msgspec.Struct):
+    """What the header of any format version says."""
+
+    format: str = ""
+    format_version: int = 0
+    readable_since: str = ""
+    nemesis_version: str = ""
+
+
+class Recording:
+    """A file of a slice of the log."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the header.
+
+        Raises:
+            NoRecordingError: no file, or not to be read.
+            CorruptRecordingError: not a recording, cut short or damaged.
+            NewerRecordingError: a format of a later release.
+        """
+        self.path: Final = path
+        number, _, first = next(self._raw_lines(), (0, 0, b""))
+        self.header: Final = _header(path, first) if number else _empty(path)
+
+    def records(self) -> Iterator[Record]:
+        """Every entry by sequence; the file is checked whole on the way."""
+        last = 0
+        for number, at, line in self._lines():
+            if isinstance(line, FactLine):
+                if line.seq <= last:
+                    raise self._corrupt(number, at, f"expected a sequence above {last}", line.seq)
+                last = line.seq
+                yield line.record()
+
+    def states(self) -> dict[str, bytes]:
+        """By hash, the states that replay starts from: the blobs before the first fact."""
+        blobs: dict[str, bytes] = {}
+        for _, _, line in self._lines():
+            if isinstance(line, FactLine):
+                break
+            self._gather(blobs, line)
+        return blobs
+
+    def blobs(self) -> Iterator[tuple[str, bytes]]:
+        """Every blob with its hash, one at a time."""
+        gathered: dict[str, bytes] = {}
+        for _, _, line in self._lines():
+            if isinstance(line, BlobLine):
+                self._gather(gathered, line)
+                if line.part == line.parts - 1:
+                    yield line.sha256, gathered.pop(line.sha256)
+
+    def _gather(self, blobs: dict[str, bytes], line: BlobLine) -> None:
+        blobs[line.sha256] = blobs.get(line.sha256, b"") + line.payload
+        if line.part == line.parts - 1:
+            found = hashlib.sha256(blobs[line.sha256]).hexdigest()
+            if found != line.sha256:
+                raise CorruptRecordingError(
+                    f"{self.path}: blob {line.sha256} has the hash {found}",
+                    hint="record or copy it again",
+                )
+
+    def _lines(self) -> Iterator[tuple[int, int, Line]]:
+        """(number from 1, byte at which it starts, line) of all lines after the header."""
+        header = self.header
+        digest = hashlib.sha256()
+        number, at, raw = 1, 0, b""
+        for number, at, raw in self._raw_lines():
+            if number == 1:
+                continue
+            try:
+                line = decode_line(raw)
+            except ValueError as error:
+                raise self._corrupt(number, at, str(error)) from error
+            digest.update(raw)
+            digest.update(b"\n")
+            yield number, at, line
+        if number - 1 != header.lines:
+            raise self._corrupt(
+                number + 1,
+                at + len(raw) + 1,
+                f"expected {header.lines + 1} lines, the file ends after {number}",
+            )
+        if digest.hexdigest() != header.sha256:
+            raise self._corrupt(
+                number, at, f"expected sha256 {header.sha256} of all lines after the first",
+                digest.hexdigest(),
+            )  # fmt: skip
+
+    def _raw_lines(self) -> Iterator[tuple[int, int, bytes]]:
+        """(number, byte at which it starts, line without its end); bytes count uncompressed."""
+        number, at, rest = 0, 0, b""
+        try:
+            with self.path.open("rb") as file:
+                for chunk in _chunks(file, compressed=self.path.suffix == ".zst"):
+                    *whole, rest = (rest + chunk).split(b"\n")
+                    for line in whole:
+                        number += 1
+                        yield number, at, line
+                        at += len(line) + 1
+                    if len(rest) > LINE_BYTES_MAX:
+                        raise self._corrupt(
+                            number + 1, at, f"expected lines of at most {LINE_BYTES_MAX} bytes"
+                        )
+        except OSError as error:
+            raise NoRecordingError(
+                f"cannot read {self.path}: {error.strerror or error}",
+                hint="make one with: nemesis record --out FILE",
+            ) from error
+        except zstandard.ZstdError as error:
+            raise self._corrupt(
+                number + 1, at + len(rest), f"expected zstd data, the decoder says: {error}"
+            ) from error
+        if rest:
+            raise self._corrupt(
+                number + 1, at + len(rest), "expected the rest of the line, the file ends here"
+            )
+
+    def _corrupt(
+        self, number: int, at: int, expected: str, got: object = None
+    ) -> CorruptRecordingError:
+        seen = "" if got is None else f", got {got}"
+        return CorruptRecordingError(
+            f"{self.path}: line {number}, byte {at}: {expected}{seen}",
+            hint="record or copy it again",
+        )
+
+
+def _chunks(file: IO[bytes], *, compressed: bool) -> Iterator[bytes]:
+    """Pieces of the text; zstd data that stops within a frame raises ZstdError."""
+    if not compressed:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
+        return
+    decoder, within = zstandard.ZstdDecompressor().decompressobj(), False
+    while packed := file.read(_CHUNK_BYTES // 8):
+        while packed:
+            if text := decoder.decompress(packed):
+                yield text
+            within, packed = not decoder.eof, decoder.unused_data
+            if decoder.eof:
+                decoder = zstandard.ZstdDecompressor().decompressobj()
+    if within:
+        raise zstandard.ZstdError("the file ends within a frame")
+
+
+def _header(path: Path, first: bytes) -> Header:
+    try:
+        start = msgspec.json.decode(first, type=_Beginning)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorruptRecordingError(
+            f"{path}: line 1, byte 0: expected the header of a recording, {error}",
+            hint="nemesis record makes recordings, nemesis triage reads logs",
+        ) from error
+    if start.format != FORMAT:
+        raise CorruptRecordingError(
+            f"{path}: line 1, byte 0: expected format {FORMAT!r}, got {start.format[:40]!r}",
+            hint="nemesis record makes recordings, nemesis triage reads logs",
+        )
+    if start.format_version > FORMAT_VERSION:
+        raise NewerRecordingError(
+            f"{path} was written by NEMESIS {start.nemesis_version} in format"
+            f" {start.format_version}, this is {__version__} and reads up to {FORMAT_VERSION}",
+            hint=f"pip install 'nemesis-gpu>={start.readable_since}'",
+        )
+    try:
+        return _headers.decode(first)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorruptRecordingError(
+            f"{path}: line 1, byte 0: the header does not fit: {error}",
+            hint="record or copy it again",
+        ) from error
+
+
+def _empty(path: Path) -> Header:
+    raise CorruptRecordingError(
+        f"{path}: line 1, byte 0: expected the header of a recording, the file is empty",
+        hint="record or copy it again",
+    )

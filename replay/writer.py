@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final
@@ -51,9 +52,7 @@ class RecordingWriter:
         self, path: Path, *, cell: str, made_by: str, made_at: str, from_seq: int, force: bool
     ) -> None:
         if path.exists() and not force:
-            raise RecordingExistsError(
-                f"{path} exists", hint="choose another name or give --force to replace it"
-            )
+            raise _exists(path)
         self._path: Final = path
         self._force: Final = force
         self._about: Final = {"cell": cell, "made_by": made_by, "made_at": made_at}
@@ -188,11 +187,19 @@ def _compressor() -> zstandard.ZstdCompressor:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> "contextlib.AbstractContextManager[None]":  # type: ignore[misc]
+def _explained(path: Path) -> Iterator[None]:
     try:
         yield
+    except FileExistsError as error:
+        raise _exists(path) from error
     except OSError as error:
         raise CannotWriteError(
             f"cannot write {path}: {error.strerror or error}",
             hint="choose a folder that exists, can be written and has room",
         ) from error
+
+
+def _exists(path: Path) -> RecordingExistsError:
+    return RecordingExistsError(
+        f"{path} exists", hint="choose another name or give --force to replace it"
+    )

@@ -19,6 +19,7 @@ from nats import errors as nats_errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.nuid import NUID
 
 from nemesis.streams.errors import (
     LogUnavailableError,
@@ -72,6 +73,7 @@ class Connection:
         """Set whenever the connection is back, for readers that must start over."""
         self.inbox_prefix: Final = f"_INBOX_{login.user}"
         self._replies = ""
+        self._ids: Final = NUID()
         self._numbers: Final = count(1)
         self._waiting: Final[dict[str, asyncio.Future[Msg]]] = {}
         self._by_subject: Final[dict[str, set[asyncio.Future[Msg]]]] = {}
@@ -208,6 +210,10 @@ class Connection:
         """Take no more messages; nothing is left to do where the connection is closed."""
         with suppress(nats_errors.Error):
             await subscription.unsubscribe()
+
+    def new_id(self) -> str:
+        """A name that nobody else has and nobody can guess."""
+        return self._ids.next().decode()
 
     async def flush(self) -> None:
         """Wait until the server has seen everything sent so far.

@@ -9,18 +9,16 @@ A jump of the stream's own sequence is no loss: those records have expired.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-from nats.nuid import NUID
 
 from nemesis.schemas.facts import Record
+from nemesis.streams.connection import Connection
 from nemesis.streams.errors import InputGapError, LogUnavailableError
-from nemesis.streams.log import Log
 
 PULL_MESSAGES: Final = 4096
 PULL_BYTES: Final = 16 * 2**20  # at most one and a half pulls are in flight and one is in hand
@@ -32,40 +30,35 @@ RETRY_S: Final = 0.1
 _NS: Final = 1_000_000_000
 
 
-class Batch(msgspec.Struct, frozen=True):
-    """Records that arrived together, in order."""
-
-    records: list[Record]
-    holes: list[tuple[int, int]]
-    """First and last sequence of each stretch that has expired, before or between them."""
-
-
 class Reader:
-    """Hands out the log from a sequence on, for ever.
+    """Hands out the log from a sequence on, for ever: `Log.reader` makes one."""
 
-    `async with Reader(log, 1) as reader: async for batch in reader: ...`
-    """
-
-    def __init__(self, log: Log, from_seq: int, *, subject: str = "") -> None:
+    def __init__(
+        self, connection: Connection, stream: str, start_seq: int, *, subject: str = ""
+    ) -> None:
         """`subject` filters on the server: slow for the log's many subjects, fine for people."""
-        self.log: Final = log
-        self.last_seq = max(from_seq, 1) - 1
+        self.last_seq = max(start_seq, 1) - 1
         """The last sequence that was handed out; it only grows."""
         self.pending_count = 0
         """Records that waited in the log when the last one was sent; 0: at its end."""
         self.restart_count = 0
         """How often a consumer was lost and replaced."""
+        self._connection: Final = connection
+        self._stream: Final = stream
         self._subject: Final = subject
         self._arrived: list[Msg] = []
         self._wake: Final = asyncio.Event()
         self._subscription: Subscription | None = None
         self._consumer = ""
+        self._consumer_lost = False
         self._next_delivery = 1
         self._outstanding = 0
         self._lost_count = 0
+        self._quiet_since = 0.0
+        self._in_hand = True
+        connection.wakes.add(self._wake)
 
     async def __aenter__(self) -> Self:
-        self.log.connection.wakes.add(self._wake)
         return self
 
     async def __aexit__(
@@ -74,86 +67,94 @@ class Reader:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.log.connection.wakes.discard(self._wake)
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop reading."""
+        self._connection.wakes.discard(self._wake)
         await self._drop_consumer()
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Batch:
+    async def __anext__(self) -> list[Record]:
         return await self.next()
 
     async def start(self) -> None:
-        """Wait until the log hands out; afterwards `pending_count` is right.
-
-        Raises:
-            InputGapError: see `next`.
-        """
+        """Wait until the log hands out; afterwards `pending_count` is right."""
         while not self._consumer:
             try:
                 await self._make_consumer()
             except LogUnavailableError:
-                await self._drop_consumer()
                 await asyncio.sleep(RETRY_S)
 
-    async def next(self) -> Batch:
-        """The next records, at least one.
+    async def next(self, timeout_s: float | None = None) -> list[Record]:
+        """The next records, in order; none where there were none for timeout_s.
 
-        Waits as long as it takes, also for a server that is away.
+        Waits for a server that is away. A jump of sequences is a stretch that has expired.
 
         Raises:
             InputGapError: the server delivered what never arrived, on a connection that held.
         """
-        while True:
-            if self._consumer and self._lost_count != self.log.connection.lost_count:
-                await self._restart()
-            await self.start()
-            await self._top_up()
-            self._wake.clear()
-            if not self._arrived:
-                try:
-                    async with asyncio.timeout(SILENCE_S):
-                        await self._wake.wait()
-                except TimeoutError:
-                    await self._restart()
-                continue
-            arrived, self._arrived = self._arrived, []
-            batch = await self._taken(arrived)
-            if batch.records:
-                return batch
+        now = asyncio.get_running_loop().time()
+        if self._in_hand:  # the caller was busy: what the server sent meanwhile is not heard yet
+            self._quiet_since, self._in_hand = now, False
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not (records := await self._step()):
+                    pass
+        except TimeoutError:
+            return []
+        self._in_hand = True
+        return records
+
+    async def _step(self) -> list[Record]:
+        """Whatever has arrived; may be cancelled at each wait without losing any of it."""
+        if self._consumer_lost or self._lost_count != self._connection.lost_count:
+            if self._consumer:
+                self.restart_count += 1
+            await self._drop_consumer()
+        await self.start()
+        await self._top_up()
+        self._wake.clear()
+        if not self._arrived:
+            try:
+                async with asyncio.timeout_at(self._quiet_since + SILENCE_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                self._consumer_lost = True
+            return []
+        arrived, self._arrived = self._arrived, []
+        return self._taken(arrived)
 
     async def _on_message(self, msg: Msg) -> None:
         self._arrived.append(msg)
+        self._quiet_since = asyncio.get_running_loop().time()
         self._wake.set()
 
-    async def _taken(self, arrived: list[Msg]) -> Batch:
+    def _taken(self, arrived: list[Msg]) -> list[Record]:
         records: list[Record] = []
-        holes: list[tuple[int, int]] = []
         for msg in arrived:
             if not msg.reply.startswith("$JS.ACK."):
-                if not self._goes_on(msg):
-                    await self._restart()
-                    break
-                continue
+                if self._goes_on(msg):
+                    continue
+                self._consumer_lost = True
+                break
             seq, delivery, stored_ns, pending = _delivery(msg.reply)
             if delivery != self._next_delivery:
-                if self._lost_count == self.log.connection.lost_count:
+                if self._lost_count == self._connection.lost_count:
                     raise InputGapError(
                         f"delivery {delivery} instead of {self._next_delivery} at sequence {seq}",
                         hint="start the reader again; it goes on from its position",
                     )
-                await self._restart()
                 break
             self._next_delivery += 1
             self._outstanding -= 1
             self.pending_count = pending
-            if seq <= self.last_seq:
-                continue
-            if seq != self.last_seq + 1 and not self._subject:
-                holes.append((self.last_seq + 1, seq - 1))
-            self.last_seq = seq
-            records.append(Record(seq, msg.subject, stored_ns, msg.data))
-        return Batch(records, holes)
+            if seq > self.last_seq:
+                self.last_seq = seq
+                records.append(Record(seq, msg.subject, stored_ns, msg.data))
+        return records
 
     def _goes_on(self, msg: Msg) -> bool:
         """Whether the consumer lives after this message from the server itself."""
@@ -179,8 +180,8 @@ class Reader:
         subscription = self._subscription
         assert subscription is not None
         try:
-            await self.log.connection.publish(
-                f"$JS.API.CONSUMER.MSG.NEXT.{self.log.stream}.{self._consumer}",
+            await self._connection.publish(
+                f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}",
                 msgspec.json.encode(pull),
                 reply=subscription.subject,
             )
@@ -190,9 +191,10 @@ class Reader:
         self._outstanding += PULL_MESSAGES
 
     async def _make_consumer(self) -> None:
-        connection = self.log.connection
+        await self._drop_consumer()
+        connection = self._connection
         self._lost_count = connection.lost_count
-        name = NUID().next().decode()
+        name = connection.new_id()
         inbox = connection.client.new_inbox()
         subscription = await connection.subscribe(inbox, self._on_message)
         self._subscription = subscription
@@ -206,49 +208,27 @@ class Reader:
             "mem_storage": True,
             "num_replicas": 1,
         }
-        subject = f"$JS.API.CONSUMER.CREATE.{self.log.stream}.{name}"
+        subject = f"$JS.API.CONSUMER.CREATE.{self._stream}.{name}"
         if self._subject:
             config["filter_subject"] = self._subject
             subject = f"{subject}.{self._subject}"
-        body = {"stream_name": self.log.stream, "config": config, "action": "create"}
+        body = {"stream_name": self._stream, "config": config, "action": "create"}
         answer = await connection.request(subject, msgspec.json.encode(body))
         made: dict[str, Any] = msgspec.json.decode(answer.data)
         if "error" in made:
-            raise LogUnavailableError(f"consumer of {self.log.stream}: {made['error']}")
+            raise LogUnavailableError(f"consumer of {self._stream}: {made['error']}")
         self._consumer = name
         self._next_delivery = 1
         self._outstanding = 0
+        self._quiet_since = asyncio.get_running_loop().time()
         self.pending_count = int(made.get("num_pending", 0))
-
-    async def _restart(self) -> None:
-        self.restart_count += 1
-        await self._drop_consumer()
 
     async def _drop_consumer(self) -> None:
         subscription, self._subscription, self._consumer = self._subscription, None, ""
+        self._consumer_lost = False
         self._arrived = []
         if subscription is not None:
-            await self.log.connection.unsubscribe(subscription)
-
-
-async def read_range(log: Log, from_seq: int, to_seq: int) -> AsyncIterator[Record]:
-    """Every record that still exists between two sequences, both included."""
-    async with Reader(log, from_seq) as reader:
-        to_seq = min(to_seq, (await log.bounds()).last_seq)
-        await reader.start()
-        while reader.last_seq < to_seq and reader.pending_count:
-            for record in (await reader.next()).records:
-                if record.seq > to_seq:
-                    return
-                yield record
-
-
-async def follow(log: Log, from_seq: int, *, subject: str = "") -> AsyncIterator[Record]:
-    """Every record of a subject from a sequence on, as it comes."""
-    async with Reader(log, from_seq, subject=subject) as reader:
-        async for batch in reader:
-            for record in batch.records:
-                yield record
+            await self._connection.unsubscribe(subscription)
 
 
 def _delivery(reply: str) -> tuple[int, int, int, int]:

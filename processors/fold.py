@@ -206,14 +206,6 @@ class Fold:
         self.processor.configure(state.settings)
         self.processor.restore(state.processor)
 
-    def emptied(self, processor: Processor) -> "Fold":
-        """At the same place with an empty processor: what a copy without a snapshot begins with."""
-        other = Fold(processor, skips=self.skips)
-        other.seq, other.log_time_ns, other.active = self.seq, self.log_time_ns, self.active
-        other._settings = self._settings
-        processor.configure(self._settings)
-        return other
-
     def take_over(self) -> None:
         """Answer from here on: the state was restored from the version that handed over."""
         self.active = True

@@ -16,7 +16,7 @@ import msgspec
 from nemesis.processors.fold import Emission, Fold, Input
 from nemesis.processors.processor import Processor
 from nemesis.replay.differences import FieldDifference, differing_fields
-from nemesis.replay.recording import ProcessorPlan, Reset
+from nemesis.replay.recording import ProcessorPlan
 from nemesis.schemas.envelope import Event, decode_event
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.kept import ConclusionUndeliverable, ProcessorAdvanced
@@ -89,10 +89,8 @@ class Course:
         """Why it, or the rest of it, could not be verified."""
         self._make: Final = make
         self._fold: Fold | None = None
-        self._rebuilding: Fold | None = None
         self._expected: Final[deque[Emission]] = deque()
         self._answered_seq = plan.start_seq
-        self._resets: Final = deque(sorted(plan.resets, key=lambda reset: reset.in_seq))
         self._states: Final = deque(sorted(plan.states))
         self._lost: Final = deque(sorted(plan.lost))
         self._begin(state)
@@ -107,20 +105,26 @@ class Course:
         seq = item.record.seq
         if self.done or seq <= self.plan.start_seq:
             return
+        if item.space == "cursor":
+            if item.name == self.plan.name and not item.token:
+                self._on_position(item)
+            return  # no processor reads positions
         if recorded is not None and recorded.input_seq > self.plan.start_seq:
             self._compare(item, recorded)
-        elif item.space == "cursor" and item.name == self.plan.name and not item.token:
-            self._on_position(item)
-        if self.done or self._is_lost(seq):
-            return
-        self._restart_before(seq)
-        self._fold_on(item)
+        if not self.done and not self._is_lost(seq):
+            self._fold_on(item)
 
     def finish(self) -> None:
         """The recording is at its end."""
         if not self.done:
             self._nothing_left_up_to(self._answered_seq)
             self.unanswered_count = len(self._expected)
+        found = self.difference
+        if found is not None and any(seq <= found.seq for seq in self.plan.rereads):
+            note = "a copy had lost its state before and read again what was left of the log"
+            self.difference = msgspec.structs.replace(
+                found, note=f"{found.note}; {note}".lstrip("; ")
+            )
 
     def _begin(self, state: bytes) -> None:
         plan = self.plan
@@ -163,8 +167,6 @@ class Course:
         seq = item.record.seq
         try:
             self._expected.extend(fold.step(item))
-            if self._rebuilding is not None:
-                self._rebuilding.step(item)
         except Exception as error:  # whatever a processor raises is what replay has to tell
             if seq <= self.plan.answered_seq:
                 self.difference = Difference(
@@ -188,25 +190,6 @@ class Course:
         new.restore(old.snapshot())
         new.take_over()
         self._fold = new
-
-    def _restart_before(self, seq: int) -> None:
-        """Copies that came up without a snapshot: their state is made as they made it."""
-        while self._resets:
-            reset = self._resets[0]
-            if self._rebuilding is None and reset.state_from < seq:
-                self._rebuild(reset)
-            if reset.in_seq >= seq:
-                return
-            if self._rebuilding is not None:
-                self._fold, self._rebuilding = self._rebuilding, None
-            self._resets.popleft()
-
-    def _rebuild(self, reset: Reset) -> None:
-        fold = self._fold
-        assert fold is not None
-        if reset.state_from <= self.plan.start_seq or reset.state_from < fold.seq:
-            return  # it re-read what lies before this recording, or the same that replay reads
-        self._rebuilding = fold.emptied(self._make(self.plan.name, reset.version))
 
     def _compare_state(self, fold: Fold) -> None:
         while self._states and self._states[0][0] <= fold.seq:

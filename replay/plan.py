@@ -1,8 +1,8 @@
 """What replay must know of each processor before it folds: gathered while the log passes by.
 
-A fact is skipped or lost for a processor by a later fact, a state is restarted at an earlier
-sequence than that of the fact that says so. So someone has to look ahead once: the writer of a
-recording does, and puts the result into its header.
+A fact is skipped or lost for a processor by a later fact, the hash of a state lies behind the
+state. So someone has to look ahead once: the writer of a recording does, and puts the result into
+its header.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from nemesis.replay.recording import ProcessorPlan, Reset
+from nemesis.replay.recording import ProcessorPlan
 from nemesis.schemas.errors import BadNameError, MalformedFactError, UnknownFactError
 from nemesis.schemas.facts import Record, decode_conclusion, split_subject
 from nemesis.schemas.kept import (
@@ -81,15 +81,8 @@ class Planner:
             plan.start_version = activated.version
 
     def _on_started(self, started: ProcessorStarted) -> None:
-        if started.how != "snapshot" and started.in_seq > 0:
-            self._plan(started.name).resets.append(
-                Reset(
-                    in_seq=started.in_seq,
-                    state_from=started.state_from,
-                    version=started.version,
-                    how=started.how,
-                )
-            )
+        if started.how == "reread":
+            self._plan(started.name).rereads.append(started.in_seq)
 
     def _on_skipped(self, skipped: FactSkipped) -> None:
         self._plan(skipped.name).skips[skipped.seq] = skipped.error

@@ -43,15 +43,6 @@ class RecordingExistsError(NemesisError):
     exit_code = 4
 
 
-class Reset(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
-    """A copy took up work with a state made in another way than by folding on."""
-
-    in_seq: int
-    state_from: int
-    version: int
-    how: str
-
-
 class ProcessorPlan(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What replay must know of one processor before it reads the facts."""
 
@@ -69,7 +60,8 @@ class ProcessorPlan(msgspec.Struct, kw_only=True, omit_defaults=True):
     skips: dict[int, str] = {}
     """Inputs that it did not step, with the error."""
     lost: list[tuple[int, int]] = []
-    resets: list[Reset] = []
+    rereads: list[int] = []
+    """Inputs at which a copy came up without a state and had read again what was left."""
     states: list[tuple[int, str]] = []
     """(input, hash of the state after it) wherever the log says."""
 

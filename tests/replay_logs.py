@@ -162,29 +162,33 @@ class Copy:
         """Step what is there."""
         end = self.log.end if upto is None else upto
         for record in self.log.records[self.fold.seq : end]:
-            if self.fold.superseded_by is None:
-                self.held += self.fold.step(Input(record))
+            item = Input(record)
+            if self.fold.superseded_by is None and item.space != "cursor":
+                self.held += self.fold.step(item)
 
     def commit(self, *, snapshot: bool = False) -> None:
         """One batch: conclusions, snapshot, position."""
         fold, name = self.fold, self.fold.processor.name
+        snapshot = snapshot or fold.superseded_by is not None
         for each in self.held:
             self.log.add(each.subject, each.payload)
         self.held = []
-        version = fold.superseded_by or fold.processor.version
-        if snapshot or fold.superseded_by is not None:
+        if snapshot:
             state = fold.snapshot()
             taken = SnapshotTaken(
                 in_seq=fold.seq,
                 log_time_ns=fold.log_time_ns,
-                version=version,
+                version=fold.processor.version,
                 sha256=sha256(state).hexdigest(),
                 size_bytes=len(state),
                 state=state,
             )
             self.log.add(snapshot_subject(name), msgspec.msgpack.encode(taken))
         position = ProcessorAdvanced(
-            in_seq=fold.seq, log_time_ns=fold.log_time_ns, version=version, snapshot=snapshot
+            in_seq=fold.seq,
+            log_time_ns=fold.log_time_ns,
+            version=fold.superseded_by or fold.processor.version,
+            snapshot=snapshot,
         )
         self.log.add(cursor_subject(name), msgspec.msgpack.encode(position))
 

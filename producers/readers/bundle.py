@@ -1,0 +1,157 @@
+"""What people hand over: files and folders, read by what is in them; what is not read is named.
+
+A folder is walked in the order of names, links are not followed. Each file is a kernel log, a
+flight-recorder dump, or unread, with the reason.
+"""
+
+import hashlib
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import msgspec
+
+from nemesis.producers.flight_recorder import BadDumpError, Dump, read_dump
+from nemesis.producers.readers.dump_file import load_json, load_pickle
+from nemesis.producers.readers.kernel_log import KernelLog, is_kernel_log, read_kernel_log
+from nemesis.schemas.errors import NemesisError
+
+FILES_MAX: Final = 20_000
+_HEAD_BYTES: Final = 64
+_PICKLE: Final = re.compile(rb"\x80[\x02-\x05]")
+_JSON: Final = re.compile(rb"\s*\{")
+_TRAILING_NUMBER: Final = re.compile(r"(.*?)(\d+)(?:\.(?:json|pkl|pickle|bin|dump))*\Z", re.DOTALL)
+
+
+class NoSuchPathError(NemesisError):
+    """A path that the user named is not there."""
+
+    exit_code = 2
+
+
+class Unread(msgspec.Struct):
+    """A file that took no part in the verdict."""
+
+    file: str
+    why: str
+
+
+class DumpFile(msgspec.Struct):
+    """A flight-recorder dump and what its place says of it."""
+
+    file: str
+    series: str
+    """Path without the trailing number: what the dumps of one run have in common."""
+    number: int | None
+    sha256: str
+    dump: Dump
+
+
+class Bundle(msgspec.Struct):
+    """Everything that could be read."""
+
+    logs: list[KernelLog]
+    dumps: list[DumpFile]
+    unread: list[Unread]
+    paths: dict[str, Path]
+    """Where each file lies, by the name that reports use."""
+
+
+def read_bundle(roots: Sequence[Path]) -> Bundle:
+    """Read files and folders. Names are relative to the folder given, or as given for a file.
+
+    Raises:
+        NoSuchPathError: a root does not exist.
+    """
+    bundle = Bundle([], [], [], {})
+    for root in roots:
+        if not root.exists():
+            raise NoSuchPathError(f"no such file or folder: {root}", hint="check the path")
+    for root in roots:
+        prefix = f"{root.name}/" if len(roots) > 1 and root.is_dir() else ""
+        for path, name in _walk(root, bundle.unread):
+            file = prefix + name
+            if len(bundle.paths) >= FILES_MAX:
+                bundle.unread.append(Unread(file, f"more than {FILES_MAX} files"))
+                break
+            bundle.paths[file] = path
+            try:
+                _read(path, file, bundle)
+            except BadDumpError as error:
+                bundle.unread.append(Unread(file, error.message))
+            except (OSError, EOFError, zlib.error) as error:
+                bundle.unread.append(Unread(file, _why(error)))
+    return bundle
+
+
+def _walk(root: Path, unread: list[Unread]) -> Iterator[tuple[Path, str]]:
+    if not root.is_dir():
+        yield root, root.name
+        return
+
+    def refuse(error: OSError) -> None:
+        name = PurePosixPath(os.path.relpath(error.filename, root)).as_posix()
+        unread.append(Unread(_printable(name), _why(error)))
+
+    for folder, folders, files in os.walk(root, onerror=refuse):
+        folders.sort()
+        for name in sorted(files):
+            path = Path(folder, name)
+            yield path, _printable(path.relative_to(root).as_posix())
+
+
+def _why(error: Exception) -> str:
+    said = error.strerror if isinstance(error, OSError) else None
+    return (said or str(error)).lower()
+
+
+def _printable(name: str) -> str:
+    """A file name that is not UTF-8 still has to fit into JSON."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _read(path: Path, file: str, bundle: Bundle) -> None:
+    if path.is_symlink() or not stat.S_ISREG(path.stat().st_mode):
+        bundle.unread.append(Unread(file, "not a plain file"))
+        return
+    with path.open("rb") as stream:
+        head = stream.read(_HEAD_BYTES)
+    if not head:
+        bundle.unread.append(Unread(file, "empty"))
+    elif _PICKLE.match(head):
+        payload = path.read_bytes()
+        bundle.dumps.append(_dump_file(file, payload, load_pickle(payload)))
+    elif _JSON.match(head) and (dump := _json_dump(path, file)) is not None:
+        bundle.dumps.append(dump)
+    elif is_kernel_log(path) and (log := read_kernel_log(path, file)) is not None:
+        bundle.logs.append(log)
+    else:
+        why = "neither a kernel log nor a flight-recorder dump"
+        bundle.unread.append(Unread(file, why))
+
+
+def _json_dump(path: Path, file: str) -> DumpFile | None:
+    """The dump in a JSON file; None where it holds something else, for example journald's lines."""
+    with path.open("rb") as stream:
+        head = stream.read(1024 * 1024)
+    if b'"pg_config"' not in head and b'"process_group"' not in head:
+        return None
+    payload = path.read_bytes()
+    return _dump_file(file, payload, load_json(payload))
+
+
+def _dump_file(file: str, payload: bytes, content: object) -> DumpFile:
+    match = _TRAILING_NUMBER.match(PurePosixPath(file).name)
+    parent = PurePosixPath(file).parent.as_posix()
+    stem = match[1] if match else PurePosixPath(file).name
+    return DumpFile(
+        file=file,
+        series=f"{parent}/{stem}",
+        number=int(match[2]) if match and len(match[2]) < 8 else None,
+        sha256=hashlib.sha256(payload).hexdigest(),
+        dump=read_dump(content),
+    )

@@ -1,0 +1,129 @@
+"""Facts of a bundle, and where each came from.
+
+A fact keeps its origin in a table beside the log, so that a verdict can cite file and line.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from nemesis.producers.readers.bundle import Bundle, DumpFile
+from nemesis.producers.readers.runs import Run, sort_runs
+from nemesis.producers.readers.timeline import Event, Timeline, arrange
+from nemesis.schemas.components import UNKNOWN_HOST
+from nemesis.schemas.facts import observation_id
+from nemesis.schemas.observed import CollectiveRecorded, KernelLineLogged, Observation
+
+START_NS: Final = 1  # the reader's life: all facts of a bundle are one producer's
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a fact was read."""
+
+    file: str
+    line: int | None
+    """From 1; None for a dump."""
+    missing: bool = False
+    """The fact is that a dump is not there; the file is that of a rank beside it."""
+
+
+class BundleFacts:
+    """Everything a bundle says, as facts in order."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.notes: list[str] = []
+        self.runs: Final = sort_runs(bundle.dumps, bundle.unread, self.notes)
+        newest_ns = max((run.at_ns for run in self.runs), default=0)
+        self.timeline: Final[Timeline] = arrange(bundle.logs, newest_ns)
+        self._places: Final = _places(bundle)
+        self._origins: dict[str, Origin] = {}
+        self.notes.extend(self.timeline.notes)
+        if self.timeline.repeated_count:
+            count = self.timeline.repeated_count
+            self.notes.append(f"{count} lines stand in two files of one host and count once")
+        for log in bundle.logs:
+            if log.dropped_count:
+                self.notes.append(f"{log.file}: {log.dropped_count} kernel lines were left out")
+
+    def __iter__(self) -> Iterator[Observation]:
+        numbers: Counter[tuple[str, str]] = Counter()
+        kernel = (self._kernel_fact(event, numbers) for event in self.timeline.events)
+        collective = (
+            fact
+            for run in sorted(self.runs, key=lambda run: run.at_ns)
+            for fact in self._collective_facts(run, numbers)
+        )
+        return heapq.merge(kernel, collective, key=lambda fact: fact.at_ns)
+
+    def origin(self, fact_id: str) -> Origin | None:
+        """Where the fact of this id was read; None for an id that is not one of these."""
+        return self._origins.get(fact_id)
+
+    def _kernel_fact(self, event: Event, numbers: Counter[tuple[str, str]]) -> Observation:
+        numbers[event.host, "kernel"] += 1
+        fact = KernelLineLogged(
+            node=event.host,
+            start_ns=START_NS,
+            n=numbers[event.host, "kernel"],
+            at_ns=event.at_ns,
+            clock_error_ns=event.error_ns,
+            boot_id=event.line.boot_id,
+            text=event.line.text,
+            priority=event.line.priority,
+        )
+        self._origins[observation_id("kernel", fact)] = Origin(event.file, event.number)
+        return fact
+
+    def _collective_facts(
+        self, run: Run, numbers: Counter[tuple[str, str]]
+    ) -> Iterator[Observation]:
+        anyone = next(iter(run.dumps.values()))
+        for rank in sorted({*run.dumps, *run.missing}):
+            file = run.dumps.get(rank)
+            node = self._node_of(file or anyone)
+            numbers[node, "collective"] += 1
+            fact = _recorded(run, rank, file, node, numbers[node, "collective"])
+            origin = Origin((file or anyone).file, None, missing=file is None)
+            self._origins[observation_id("collective", fact)] = origin
+            yield fact
+
+    def _node_of(self, file: DumpFile) -> str:
+        return self._places.get(file.file.rpartition("/")[0], UNKNOWN_HOST)
+
+
+def _recorded(run: Run, rank: int, file: DumpFile | None, node: str, n: int) -> CollectiveRecorded:
+    if file is None:
+        return CollectiveRecorded(
+            node=node,
+            start_ns=START_NS,
+            n=n,
+            at_ns=run.at_ns,
+            job=run.job,
+            rank=rank,
+            dump_missing=True,
+        )
+    return CollectiveRecorded(
+        node=node,
+        start_ns=START_NS,
+        n=n,
+        at_ns=run.at_ns,
+        job=run.job,
+        rank=rank,
+        trace_version=file.dump.version,
+        comm_lib_version=file.dump.comm_lib_version,
+        entry_count=file.dump.entry_count,
+        groups=file.dump.groups,
+        dump_sha256=file.sha256,
+    )
+
+
+def _places(bundle: Bundle) -> Mapping[str, str]:
+    """The host of a folder: where a kernel log of one host lies, its dumps are of that host."""
+    hosts: dict[str, set[str]] = {}
+    for log in bundle.logs:
+        if folder := log.file.rpartition("/")[0]:
+            hosts.setdefault(folder, set()).update(line.host for _, line in log.lines if line.host)
+    return {folder: next(iter(each)) for folder, each in hosts.items() if len(each) == 1}

@@ -1,0 +1,260 @@
+"""One line of a kernel log, whatever wrote it: peels what was put before the kernel's own words.
+
+A message passes through many hands (printk, /dev/kmsg, dmesg, journald, syslog, a container
+runtime, grep), and each may put a prefix of its own before it. So no format is asked for: prefixes
+are taken off the front one after another, and each adds what it knows, a clock, a host, a
+priority. What is left is the text.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final, Literal
+
+import msgspec
+
+Clock = Literal["none", "day", "year", "uptime", "wall"]
+"""What a time counts from: nothing known, midnight, new year, the boot, or 1970. Each is worth
+more than the one before it."""
+
+_WORTH: Final = {"none": 0, "day": 1, "year": 2, "uptime": 3, "wall": 4}
+_SECOND_NS: Final = 1_000_000_000
+_MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
+_LEVELS: Final = ["emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"]
+DEFAULT_PRIORITY: Final = 6
+YEAR_OF_YEARLESS: Final = 2000  # a leap year, so that 29 February is a date
+_TEXT_CHARS_MAX: Final = 4096  # printk cuts at 1,024; a record of an eaten newline may be longer
+
+
+class KernelLine(msgspec.Struct):
+    """A line and what its prefixes say."""
+
+    text: str
+    host: str = ""
+    priority: int = DEFAULT_PRIORITY
+    clock: Clock = "none"
+    time_ns: int = 0
+    """By `clock`."""
+    uptime_ns: int | None = None
+    """Since the boot, where a line gives a wall clock and this."""
+    boot_id: str = ""
+    from_kernel: bool | None = None
+    """Whether a prefix says that the kernel wrote it; None where none does."""
+
+    def at(self, clock: Clock, time_ns: int) -> None:
+        """Take a time, unless a better one is known."""
+        if clock == "uptime":
+            self.uptime_ns = time_ns
+        if _WORTH[clock] > _WORTH[self.clock]:
+            self.clock, self.time_ns = clock, time_ns
+
+
+_Take = Callable[[re.Match[str], KernelLine], None]
+
+
+def _fraction_ns(digits: str | None) -> int:
+    return int((digits or "0")[:9].ljust(9, "0"))
+
+
+def _wall_ns(moment: datetime, fraction: str | None) -> int:
+    whole = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (whole.days * 86_400 + whole.seconds) * _SECOND_NS + _fraction_ns(fraction)
+
+
+def _take_iso(match: re.Match[str], line: KernelLine) -> None:
+    year, month, day, hour, minute, second = (int(match[k]) for k in range(1, 7))
+    zone = (match[8] or "Z").strip()
+    offset = timedelta(0)
+    if zone[0] in "+-":
+        digits = zone[1:].replace(":", "")
+        offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:4] or 0))
+        offset = -offset if zone[0] == "-" else offset
+    zoned = timezone(offset)
+    moment = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=zoned)
+    line.at("wall", _wall_ns(moment, match[7]))
+
+
+def _take_ctime(match: re.Match[str], line: KernelLine) -> None:
+    month, day, hour, minute, second, year = match.groups()
+    moment = datetime(
+        int(year), _month(month), int(day), int(hour), int(minute), min(int(second), 59), tzinfo=UTC
+    )
+    line.from_kernel = True
+    line.at("wall", _wall_ns(moment, None))
+
+
+def _take_yearless(match: re.Match[str], line: KernelLine) -> None:
+    month, day, hour, minute, second, fraction = match.groups()
+    moment = datetime(
+        YEAR_OF_YEARLESS,
+        _month(month),
+        int(day),
+        int(hour),
+        int(minute),
+        min(int(second), 59),
+        tzinfo=UTC,
+    )
+    line.at("year", _wall_ns(moment, fraction))
+
+
+def _month(name: str) -> int:
+    return _MONTHS.index(name.lower()) // 3 + 1
+
+
+def _take_uptime(match: re.Match[str], line: KernelLine) -> None:
+    if len(match[2]) == 6:
+        line.from_kernel = True
+    line.at("uptime", int(match[1]) * _SECOND_NS + _fraction_ns(match[2]))
+
+
+def _take_unix(match: re.Match[str], line: KernelLine) -> None:
+    line.at("wall", int(match[1]) * _SECOND_NS + _fraction_ns(match[2]))
+
+
+def _take_day(match: re.Match[str], line: KernelLine) -> None:
+    hour, minute, second = (int(match[k]) for k in (1, 2, 3))
+    line.at("day", (hour * 3600 + minute * 60 + second) * _SECOND_NS + _fraction_ns(match[4]))
+
+
+def _take_kmsg(match: re.Match[str], line: KernelLine) -> None:
+    # Documentation/ABI/testing/dev-kmsg: the syslog number is facility * 8 + level
+    line.priority = int(match[1]) & 7
+    line.from_kernel = int(match[1]) < 8
+    line.at("uptime", int(match[2]) * 1000)
+
+
+def _take_number(match: re.Match[str], line: KernelLine) -> None:
+    line.priority = int(match[1]) & 7
+    if int(match[1]) >= 8:
+        line.from_kernel = False
+
+
+def _take_level(match: re.Match[str], line: KernelLine) -> None:
+    line.priority = _LEVELS.index(match[2])
+    line.from_kernel = match[1] == "kern"
+
+
+def _take_sender(match: re.Match[str], line: KernelLine) -> None:
+    host, sender = match[1], match[2]
+    if host:
+        line.host = host
+    line.from_kernel = sender.lower() in ("kernel", "vmunix")
+
+
+def _take_rfc5424(match: re.Match[str], line: KernelLine) -> None:
+    _take_iso(match, line)
+    line.host = match[9]
+    line.from_kernel = match[10].lower() == "kernel"
+
+
+def _take_host(match: re.Match[str], line: KernelLine) -> None:
+    line.host = match[1]
+
+
+def _take_nothing(match: re.Match[str], line: KernelLine) -> None:
+    """A prefix that says nothing about the line."""
+
+
+_DATE: Final = r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
+_HOST: Final = r"([A-Za-z0-9][A-Za-z0-9._-]{0,62})"
+_SENDER: Final = r"([A-Za-z][^\s:\[\]()]{0,62}|\([\w-]+\))(?:\[\d+\])?: ?"
+_MONTH_DAY: Final = r"(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {0,2}(\d{1,2})"
+_WEEKDAY: Final = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_KERNEL_WORDS: Final = (
+    r"(?:NVRM: |nvidia-nvswitch\d+: SXid |nvidia [0-9a-f]{4}:|mlx5_core [0-9a-f]{4}:"
+    r"|pcieport [0-9a-f]{4}:|EDAC |\{\d+\}\[Hardware Error\]: |mce: \[Hardware Error\]: )"
+)
+"""Beginnings of messages that only a kernel writes: they end the search for prefixes."""
+
+_ANYWHERE: Final[tuple[tuple[re.Pattern[str], _Take], ...]] = tuple(
+    (re.compile(pattern), take)
+    for pattern, take in (
+        # container runtimes: CRI (stream and F or P for a whole or partial line), compose, kubectl
+        (rf"{_DATE}(Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ", _take_iso),
+        (r"\[(?:pod|po)/[^\]\s]+\] ", _take_nothing),
+        (r"[\w.-]+ +\| ", _take_nothing),
+        # syslog number; RFC 5424 has a version after it
+        (r"<(\d{1,3})>(?:1 (?=\d{4}-))?", _take_number),
+        (r"(\d{1,3}),\d+,(\d+),[^;]*;", _take_kmsg),
+        # dmesg -x
+        (r"(kern|user|daemon|syslog|auth|local\d) *:(" + "|".join(_LEVELS) + r") *: ", _take_level),
+        # dmesg, with the gap to the line before (-d) or without
+        (r"\[ *(\d+)\.(\d{3,9})(?: <[^>]*>)?\] ?", _take_uptime),
+        # dmesg with CONFIG_PRINTK_CALLER: thread or CPU
+        (r"\[ *[TC]\d+\] ?", _take_nothing),
+        # dmesg -T
+        (
+            rf"\[{_WEEKDAY} {_MONTH_DAY} (\d\d):(\d\d):(\d\d) (\d{{4}})\] ?",
+            _take_ctime,
+        ),
+        # RFC 5424 header after its time: host app procid msgid structured-data
+        (
+            rf"{_DATE}(Z|[+-]\d\d:\d\d) {_HOST} (\S+) \S+ \S+ (?:-|\[[^\]]*\]) ",
+            _take_rfc5424,
+        ),
+        # ISO 8601: rsyslog, journalctl -o short-iso, dmesg --time-format iso, container logs
+        (rf"\[?{_DATE}\]?( ?(?:Z|UTC|[+-]\d\d:?\d\d))?\]?:? +", _take_iso),
+        # journalctl -o short-full
+        (rf"{_WEEKDAY} (?=\d{{4}}-)", _take_nothing),
+        # RFC 3164
+        (rf"{_MONTH_DAY} (\d\d):(\d\d):(\d\d)(?:\.(\d{{1,9}}))? ", _take_yearless),
+        # journalctl -o short-unix
+        (r"(\d{9,10})\.(\d{6}) ", _take_unix),
+        (r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))? +", _take_day),
+        # dmesg -H and -e, relative to a line before
+        (rf"\[(?: *\+\d+\.\d+|{_MONTH_DAY} \d\d:\d\d)\] ?", _take_nothing),
+        (r"(?:()(kernel)(?:\[\d+\])?: ?)", _take_sender),
+    )
+)
+_AFTER_TIME: Final = re.compile(rf"{_HOST} (?!{_KERNEL_WORDS}){_SENDER}")
+_BEFORE_TIME: Final = re.compile(
+    rf"{_HOST}: (?=\[ *\d+\.\d|\[?{_WEEKDAY} |kernel: |\d{{4}}-\d\d-\d\dT|{_KERNEL_WORDS})"
+)
+_GREP: Final = re.compile(r"(?:[^\s:]*[/.][^\s:]*:)?(?:\d+[:-])?(?=\[|<\d|[A-Z][a-z]{2} [ \d]\d )")
+_START: Final = re.compile(_KERNEL_WORDS)
+_LATER: Final = re.compile(r"NVRM: |nvidia-nvswitch\d+: SXid ")
+_PAINT: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_STEPS_MAX: Final = 8
+
+
+def parse_line(raw: str) -> KernelLine | None:
+    """The message in a line, or None for a blank line and for a remark that starts with #."""
+    text = _PAINT.sub("", raw).replace("\0", "").strip("\r\n\ufeff ")
+    if not text or text.startswith("#"):
+        return None
+    line = KernelLine("")
+    if (grep := _GREP.match(text)) is not None:
+        text = text[grep.end() :]
+    timed = False
+    for _ in range(_STEPS_MAX):
+        if _START.match(text):
+            line.from_kernel = True
+            break
+        text, went_on = _peeled(text, line, timed)
+        if not went_on:
+            break
+        timed = line.clock != "none"
+    if line.from_kernel is None and (found := _LATER.search(text)) is not None:
+        text, line.from_kernel = text[found.start() :], True
+    line.text = text.strip()[:_TEXT_CHARS_MAX]
+    return line if line.text else None
+
+
+def _peeled(text: str, line: KernelLine, timed: bool) -> tuple[str, bool]:
+    """The text without its first prefix, and whether it had one."""
+    for pattern, take in _ANYWHERE:
+        if (match := pattern.match(text)) is not None:
+            try:
+                take(match, line)
+            except (ValueError, OverflowError):
+                return text, False  # looks like a time and is none: 99:99:99
+            return text[match.end() :], True
+    if timed and not line.host and not line.from_kernel:
+        match = _AFTER_TIME.match(text)
+        if match is not None:
+            _take_sender(match, line)
+            return text[match.end() :], True
+    if not line.host and (match := _BEFORE_TIME.match(text)) is not None:
+        _take_host(match, line)
+        return text[match.end() :], True
+    return text, False

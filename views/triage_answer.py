@@ -1,0 +1,142 @@
+"""Maps verdicts of the processors to what `nemesis triage` answers. It concludes nothing itself.
+
+Where no processor had anything to say, that is the answer: `no-fault` if everything was read,
+`insufficient` if something was not.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from nemesis.processors.playbooks import triage_recovery
+from nemesis.schemas.codes import Action, ComponentKind, FaultClass, Verdict
+from nemesis.schemas.decided import RecoveryDecided, RecoveryWithheld
+from nemesis.schemas.inferred import FaultAttributed
+
+_WEIGHT: Final[Mapping[Verdict, int]] = {
+    "attributed": 3,
+    "class-only": 2,
+    "insufficient": 1,
+    "no-fault": 0,
+}
+NO_FAULT_CONFIDENCE_PPM: Final = 500_000  # lines that are not in a collection prove nothing
+
+
+class Recovery(msgspec.Struct):
+    """The smallest recovery that is safe and enough."""
+
+    action: Action
+    target: str
+
+
+class Blamed(msgspec.Struct):
+    """A culprit."""
+
+    kind: ComponentKind
+    id: str
+    label: str
+
+
+class Citation(msgspec.Struct):
+    """An observation, where it was read, and what it proves."""
+
+    file: str
+    line: int | None
+    text: str
+    says: str
+
+
+class Answer(msgspec.Struct, kw_only=True):
+    """One incident."""
+
+    verdict: Verdict
+    fault_class: FaultClass
+    culprits: list[Blamed]
+    confidence: float
+    evidence: list[Citation]
+    recovery: Recovery
+    missing: list[str]
+    reason: str
+    victims: list[str] = []
+
+
+class UnreadFile(msgspec.Struct):
+    """A file that took no part in the verdict."""
+
+    file: str
+    why: str
+
+
+class Triage(Answer, kw_only=True):
+    """The whole answer: the incident that is worst and most certain, then the rest."""
+
+    others: list[Answer] = []
+    unread: list[UnreadFile] = []
+    notes: list[str] = []
+
+
+def newest_verdicts(conclusions: Sequence[object]) -> list[FaultAttributed]:
+    """The last verdict of each incident, worst and most certain first."""
+    newest: dict[str, FaultAttributed] = {}
+    for each in conclusions:
+        if isinstance(each, FaultAttributed):
+            newest[each.incident] = each
+    # sorted() is stable: equals stay in the order in which they began
+    return sorted(
+        newest.values(), key=lambda each: (_WEIGHT[each.verdict], each.confidence_ppm), reverse=True
+    )
+
+
+def answer_of(
+    verdict: FaultAttributed, evidence: list[Citation], conclusions: Sequence[object]
+) -> Answer:
+    """A verdict with its evidence found again and the recovery that was decided for it."""
+    return Answer(
+        verdict=verdict.verdict,
+        fault_class=verdict.fault_class,
+        culprits=[Blamed(each.kind, each.id, each.label) for each in verdict.culprits],
+        confidence=verdict.confidence_ppm / 1_000_000,
+        evidence=evidence,
+        recovery=_recovery(verdict, conclusions),
+        missing=list(verdict.missing),
+        reason=verdict.reason,
+        victims=list(verdict.victims),
+    )
+
+
+def nothing_found(*, read_count: int, unread_count: int) -> Answer:
+    """The answer where no processor opened an incident."""
+    if read_count and not unread_count:
+        return Answer(
+            verdict="no-fault",
+            fault_class="none",
+            culprits=[],
+            confidence=NO_FAULT_CONFIDENCE_PPM / 1_000_000,
+            evidence=[],
+            recovery=Recovery("none", ""),
+            missing=[],
+            reason="Nothing in these files points to a fault.",
+        )
+    read = "What could be read points to no fault" if read_count else "No file could be read"
+    return Answer(
+        verdict="insufficient",
+        fault_class="unknown",
+        culprits=[],
+        confidence=0.0,
+        evidence=[],
+        recovery=Recovery("collect_more", ""),
+        missing=[
+            "the kernel log of every node (journalctl -k -o json)",
+            "flight-recorder dumps of every rank (TORCH_NCCL_DUMP_ON_TIMEOUT=1)",
+        ],
+        reason=f"{read}, and {unread_count} files were not read.",
+    )
+
+
+def _recovery(verdict: FaultAttributed, conclusions: Sequence[object]) -> Recovery:
+    for each in reversed(conclusions):
+        match each:
+            case RecoveryDecided() | RecoveryWithheld() if each.incident == verdict.incident:
+                return Recovery(each.action, each.target)
+    return Recovery(*triage_recovery(verdict))

@@ -1,0 +1,64 @@
+"""What `nemesis triage` says to a person: verdict, culprit, evidence, recovery, in that order."""
+
+from collections.abc import Iterator
+
+from nemesis.views.triage_answer import Answer, Triage
+
+_EVIDENCE_SHOWN = 12
+_TEXT_CHARS = 160
+
+
+def text_of(triage: Triage) -> str:
+    """The whole answer."""
+    lines = [*_incident(triage)]
+    for other in triage.others:
+        lines.append("")
+        lines.extend(_incident(other, prefix="also: "))
+    if triage.unread:
+        lines.extend(["", "not read:"])
+        lines.extend(f"  {each.file}: {each.why}" for each in triage.unread)
+    if triage.notes:
+        lines.extend(["", "notes:"])
+        lines.extend(f"  {note}" for note in triage.notes)
+    return _harmless("\n".join(lines))
+
+
+def _incident(answer: Answer, prefix: str = "") -> Iterator[str]:
+    yield prefix + _headline(answer)
+    if answer.reason:
+        yield f"  {answer.reason}"
+    for culprit in answer.culprits:
+        label = f"  ({culprit.label})" if culprit.label else ""
+        yield f"  culprit   {culprit.id}{label}"
+    if answer.victims:
+        yield f"  innocent  {', '.join(answer.victims)}"
+    for cited in answer.evidence[:_EVIDENCE_SHOWN]:
+        place = cited.file if cited.line is None else f"{cited.file}:{cited.line}"
+        yield f"  evidence  {place}: {cited.says}"
+        if cited.text:
+            yield f"            | {cited.text.strip()[:_TEXT_CHARS]}"
+    if (left := len(answer.evidence) - _EVIDENCE_SHOWN) > 0:
+        yield f"            and {left} more (--json has them all)"
+    target = f" {answer.recovery.target}" if answer.recovery.target else ""
+    yield f"  do        {answer.recovery.action}{target}"
+    for each in answer.missing:
+        yield f"  collect   {each}"
+
+
+def _headline(answer: Answer) -> str:
+    percent = round(answer.confidence * 100)
+    match answer.verdict:
+        case "attributed":
+            who = ", ".join(culprit.id for culprit in answer.culprits)
+            return f"{answer.fault_class}: {who} is at fault ({percent} % sure)"
+        case "class-only":
+            return f"{answer.fault_class}: the part is not named by these files ({percent} % sure)"
+        case "insufficient":
+            return "insufficient evidence: these files do not say what is at fault"
+        case "no-fault":
+            return "no fault found in these files"
+
+
+def _harmless(text: str) -> str:
+    """Quoted logs must not write to the terminal what only a terminal understands."""
+    return "".join(each if each in "\n\t" or each.isprintable() else "�" for each in text)

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from nemesis.schemas.plans import Outcome, Plan, StateSource, order_of
+from nemesis.schemas.plans import Outcome, Plan, order_of
 from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.sim.job import Rank
 
@@ -77,11 +77,6 @@ def deeds(plan: Plan, node: str, ranks: Sequence[Rank], submitted: Iterable[int]
             return here + [Deed("leave", r.number) for r in alive if r.epoch <= plan.epoch]
         case "membership":
             return here + _membership(plan, node, ranks, submitted)
-
-
-def state_source(plan: Plan) -> StateSource:
-    """Where the started ranks take their state from."""
-    return "peer" if plan.state_from == "memory" else plan.state_from
 
 
 def _membership(

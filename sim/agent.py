@@ -1,0 +1,272 @@
+"""The agent of one simulated node: fences, holds, follows plans, reports.
+
+It decides nothing. With the log it fences a dead rank and waits for plans; without it, it does
+only what cannot be wrong: fence its own dead ranks, hold the survivors, keep what it saw. After the
+grace it follows what the job said before (`on_log_loss`), once, under the next epoch, and only
+together with more than half of the job's nodes. The wire is elsewhere (sim/link.py).
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nemesis.producers.origin import Origin
+from nemesis.schemas.operated import JobSubmitted
+from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankState, Report
+from nemesis.schemas.rank_ranges import format_ranks, parse_ranks
+from nemesis.sim.cluster import Cluster
+from nemesis.sim.faults import pid_of
+from nemesis.sim.follower import Accepted, Deed, deeds, judge
+from nemesis.sim.job import Job, Rank
+from nemesis.sim.rendezvous import Rendezvous
+from nemesis.sim.witness import Witness
+from nemesis.sim.world import NodeDevices
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of an agent's journal: an effect that really took place."""
+
+    at_ns: int
+    node: str
+    epoch: int
+    doing: str
+    rank: int
+    decision: str = ""
+    by: str = "plan"
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What all agents of a run share."""
+
+    cluster: Cluster
+    job: Job
+    submitted: JobSubmitted
+    rendezvous: Rendezvous
+
+
+class Agent:
+    """One node's agent, one life of it."""
+
+    def __init__(
+        self,
+        node: str,
+        around: Surroundings,
+        devices: NodeDevices,
+        *,
+        folder: Path,
+        boot_id: str,
+        start_ns: int,
+    ) -> None:
+        self.node: Final = node
+        self.boot_id: Final = boot_id
+        self.start_ns: Final = start_ns
+        self.reports: Final[list[Report]] = []
+        origin = Origin(node, start_ns=start_ns, boot_id=boot_id)
+        self.witness: Final = Witness(around.cluster, around.job, devices, origin)
+        self._around: Final = around
+        self._job: Final = around.job
+        self._submitted_ranks: Final = around.cluster.ranks_of(node)
+        self._away_since_ns: int | None = None
+        self._reported: tuple[tuple[object, ...], ...] = ()
+        self._reports_count = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self._plan_path: Final = folder / "plan.json"
+        self._journal_path: Final = folder / "effects.jsonl"
+        self._accepted: Accepted | None = None
+        if self._plan_path.exists():
+            self._accepted = msgspec.json.decode(self._plan_path.read_bytes(), type=Accepted)
+
+    @property
+    def ranks(self) -> list[Rank]:
+        """The ranks that run, or ran last, on this node."""
+        return self._job.on_node(self.node)
+
+    def begin(self, now_ns: int) -> None:
+        """Tell what the node is made of, and finish what an earlier life left half done."""
+        self.witness.describe(now_ns)
+        if self._accepted is not None:
+            self._carry_out(self._accepted, now_ns)
+
+    def tick(self, now_ns: int, *, connected: bool) -> None:
+        """Look at the node; to be called many times a second."""
+        for rank in self.ranks:
+            if rank.stage == "failed":
+                self._bury(rank, now_ns)
+        self.witness.look(now_ns)
+        if connected:
+            self._away_since_ns = None
+        else:
+            self._without_log(now_ns)
+        self.report_changes(now_ns)
+
+    def follow(self, plan: Plan, now_ns: int) -> PlanAnswer:
+        """Judge a plan, do what it says if it counts, and say how things stand."""
+        outcome: Outcome
+        if plan.job != self._around.submitted.job:
+            outcome, why = "unknown_job", f"{self.node} runs {self._around.submitted.job}"
+        else:
+            last = self._accepted.plan if self._accepted else None
+            outcome, why = judge(plan, node=self.node, boot_id=self.boot_id, last=last)
+        if outcome == "accepted" and plan.kind != "observe":
+            if plan.kind == "hold":
+                self.witness.dump(now_ns)  # before what they wait in is aborted
+            self._accept(Accepted(plan=plan), now_ns)
+        accepted = self._accepted.plan if self._accepted else None
+        return PlanAnswer(
+            node=self.node,
+            boot_id=self.boot_id,
+            job=plan.job,
+            outcome=outcome,
+            epoch=accepted.epoch if accepted else 0,
+            kind=accepted.kind if accepted else "membership",
+            why=why,
+            ranks=self._states(),
+        )
+
+    def report_changes(self, now_ns: int, *, always: bool = False) -> None:
+        """Report the ranks if one changed its stage or made its first step in an epoch."""
+        ranks = self.ranks
+        seen = tuple((r.number, r.stage, r.epoch, r.completed_count > 0) for r in ranks)
+        if not ranks or (seen == self._reported and not always):
+            return
+        self._reported = seen
+        self._reports_count += 1
+        accepted = self._accepted
+        self.reports.append(
+            Report(
+                node=self.node,
+                boot_id=self.boot_id,
+                start_ns=self.start_ns,
+                n=self._reports_count,
+                job=self._around.submitted.job,
+                epoch=accepted.plan.epoch if accepted else 0,
+                kind=accepted.plan.kind if accepted else "membership",
+                ranks=self._states(),
+                by="agent" if accepted is None or accepted.by_itself else "plan",
+            )
+        )
+
+    def _states(self) -> tuple[RankState, ...]:
+        return tuple(
+            RankState(
+                rank=rank.number,
+                stage=rank.stage,
+                epoch=rank.epoch,
+                step=rank.step,
+                pid=pid_of(rank.number),
+            )
+            for rank in self.ranks
+        )
+
+    def _bury(self, rank: Rank, now_ns: int) -> None:
+        """Make sure that nothing of a dead rank runs on, and tell."""
+        self._do(Deed("fence", rank.number), epoch=rank.epoch, now_ns=now_ns, by="agent")
+        self.witness.exited(rank, now_ns)
+
+    def _without_log(self, now_ns: int) -> None:
+        """What an agent may do alone: hold, and after the grace what was said before, once."""
+        if self._away_since_ns is None:
+            self._away_since_ns = now_ns
+        died = any(rank.stage == "fenced" and rank.number in rank.members for rank in self.ranks)
+        if died or self.witness.stalled(now_ns):
+            for rank in self.ranks:
+                if rank.stage == "running" and self._same_group_as_dead(rank, died):
+                    deed = Deed("hold", rank.number)
+                    self._do(deed, epoch=rank.epoch, now_ns=now_ns, by="agent")
+        submitted, accepted = self._around.submitted, self._accepted
+        plan = accepted.plan if accepted else None
+        grace_ns = plan.grace_ns if plan else submitted.grace_ns
+        what = plan.on_log_loss if plan else submitted.on_log_loss
+        held = [rank for rank in self.ranks if rank.stage == "held"]
+        if not held or what == "wait" or (accepted is not None and accepted.by_itself):
+            return
+        if now_ns - self._away_since_ns >= grace_ns:
+            self._meet_the_others(held, now_ns, restart=what == "restart")
+
+    def _same_group_as_dead(self, rank: Rank, died: bool) -> bool:
+        """Whether a rank's collective can never complete, as far as this node can tell."""
+        if not died:
+            return True  # stalled for longer than any healthy step takes
+        return any(r.stage == "fenced" and r.number in rank.members for r in self.ranks)
+
+    def _meet_the_others(self, held: list[Rank], now_ns: int, *, restart: bool) -> None:
+        before = held[0].members
+        epoch = held[0].epoch + 1
+        place = {rank.number: rank.node for rank in self._job.ranks.values()}
+        offered = self.ranks if restart else held
+        members = self._around.rendezvous.come(
+            epoch,
+            self.node,
+            [rank.number for rank in offered],
+            {place[number] for number in before},
+            now_ns,
+        )
+        if members is None:
+            return
+        plan = Plan(
+            job=self._around.submitted.job,
+            epoch=epoch,
+            kind="membership",
+            members=format_ranks(members),
+            world=len(members),
+            fenced=format_ranks(before - members),
+            started=format_ranks(members) if restart else "",
+            state_from="checkpoint" if restart else "memory",
+            issued_ns=now_ns,
+        )
+        self._accept(Accepted(plan=plan, by_itself=True), now_ns)
+
+    def _accept(self, accepted: Accepted, now_ns: int) -> None:
+        """Keep the plan first, then act: who dies in between finishes at his next start."""
+        fresh = self._plan_path.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(accepted))
+        fresh.replace(self._plan_path)
+        self._accepted = accepted
+        self._carry_out(accepted, now_ns)
+
+    def _carry_out(self, accepted: Accepted, now_ns: int) -> None:
+        plan = accepted.plan
+        for deed in deeds(plan, self.node, self.ranks, self._submitted_ranks):
+            by = "agent" if accepted.by_itself else "plan"
+            self._do(deed, epoch=plan.epoch, now_ns=now_ns, by=by, plan=plan)
+
+    def _do(
+        self, deed: Deed, *, epoch: int, now_ns: int, by: str, plan: Plan | None = None
+    ) -> None:
+        number, job = deed.rank, self._job
+        simple: dict[str, Callable[[int], None]] = {
+            "hold": job.hold,
+            "fence": job.fence,
+            "leave": job.leave,
+        }
+        if deed.doing in simple:
+            simple[deed.doing](number)
+        else:
+            assert plan is not None, f"{deed.doing} without a plan"
+            members = parse_ranks(plan.members)
+            if deed.doing == "join":
+                job.join(number, epoch, members, now_ns)
+            else:
+                step = job.checkpoint_step if plan.state_from == "checkpoint" else job.step
+                at = plan.step if plan.step >= 0 else step
+                job.start(number, self.node, epoch, members, now_ns, step=at)
+        done = Done(
+            at_ns=now_ns,
+            node=self.node,
+            epoch=epoch,
+            doing=deed.doing,
+            rank=number,
+            decision=plan.decision if plan else "",
+            by=by,
+        )
+        with self._journal_path.open("ab") as file:
+            file.write(msgspec.json.encode(done) + b"\n")
+
+
+def read_journal(folder: Path) -> list[Done]:
+    """Every effect that an agent had, oldest first."""
+    path = folder / "effects.jsonl"
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [msgspec.json.decode(line, type=Done) for line in lines]

@@ -1,0 +1,141 @@
+"""What one simulated node tells the log: samples, kernel lines, exits, flight recorders, inventory.
+
+It only sees and never acts. Everything is made by the encoders that real producers use; what is to
+be sent piles up in `observations`.
+"""
+
+from typing import Final
+
+from nemesis.producers.inventory import inventory_of
+from nemesis.producers.kernel import KernelLines
+from nemesis.producers.origin import Origin
+from nemesis.producers.process import exit_of
+from nemesis.producers.sample import block_of, sample_of
+from nemesis.schemas.channels import STEP_CHANNELS
+from nemesis.schemas.observed import Observation
+from nemesis.sim.cluster import Cluster
+from nemesis.sim.faults import pid_of
+from nemesis.sim.job import Job, Rank
+from nemesis.sim.recorder import missing, recorded
+from nemesis.sim.world import Load, NodeDevices
+
+MS: Final = 1_000_000
+WAITING_NS: Final = 300 * MS  # longer in a collective than any healthy rank: it spins
+
+
+class Witness:
+    """The eyes of one node, one life of its producer."""
+
+    def __init__(self, cluster: Cluster, job: Job, devices: NodeDevices, origin: Origin) -> None:
+        self.observations: list[Observation] = []
+        self._cluster: Final = cluster
+        self._job: Final = job
+        self._devices: Final = devices
+        self._origin: Final = origin
+        self._kernel: Final = KernelLines(origin)
+        self._period_ns: Final = cluster.cluster.sample_period_ms * MS
+        self._sampled_ns = origin.start_ns - self._period_ns
+        self._dumped: set[tuple[int, int]] = set()
+
+    @property
+    def ranks(self) -> list[Rank]:
+        """The ranks that run, or ran last, on this node."""
+        return self._job.on_node(self._origin.node)
+
+    def describe(self, now_ns: int) -> None:
+        """Tell what the node is made of."""
+        node, cluster = self._origin.node, self._cluster
+        self.observations.append(
+            inventory_of(
+                self._origin,
+                now_ns,
+                gpus=cluster.gpus_of(node),
+                nics=cluster.nics_of(node),
+                model=cluster.node.model,
+            )
+        )
+
+    def kernel_line(self, text: str, priority: int, now_ns: int) -> None:
+        """The node's kernel printed a line."""
+        self.observations += self._kernel.take(text, now_ns, priority=priority)
+
+    def exited(self, rank: Rank, now_ns: int) -> None:
+        """A rank's process ended, and nothing of it can run on."""
+        self.observations.append(
+            exit_of(
+                self._origin,
+                now_ns,
+                job=self._cluster.job.name,
+                rank=rank.number,
+                pid=pid_of(rank.number),
+                returncode=rank.returncode or 0,
+                fenced=True,
+            )
+        )
+
+    def look(self, now_ns: int) -> None:
+        """Take a sample where one is due, and flight recorders where the job stalls."""
+        if now_ns - self._sampled_ns >= self._period_ns:
+            self._sampled_ns = now_ns
+            self.observations += self._kernel.flush(now_ns)
+            self._sample(now_ns)
+        if self.stalled(now_ns):
+            self.dump(now_ns)
+
+    def stalled(self, now_ns: int) -> bool:
+        """Whether a rank waits for longer than any healthy step takes."""
+        model = self._cluster.job
+        limit_ns = model.stall_steps * (model.step_ms + model.allreduce_ms) * MS
+        waits = (self._job.waiting_since_ns(rank.number, now_ns) for rank in self.ranks)
+        return any(since is not None and now_ns - since > limit_ns for since in waits)
+
+    def dump(self, now_ns: int) -> None:
+        """Let the ranks write their flight recorders, once a stall."""
+        job = self._cluster.job.name
+        for rank in self.ranks:
+            stall = (rank.epoch, rank.step)
+            if stall in self._dumped:
+                continue
+            if rank.stage in ("running", "held"):
+                self.observations.append(recorded(self._origin, job, rank, now_ns))
+            elif rank.stage in ("failed", "fenced") and rank.number in rank.members:
+                self.observations.append(missing(self._origin, job, rank.number, now_ns))
+        self._dumped |= {(rank.epoch, rank.step) for rank in self.ranks}
+
+    def load(self, now_ns: int) -> Load:
+        """What the node's GPUs are doing."""
+        alive = [rank for rank in self.ranks if rank.stage in ("running", "held", "starting")]
+        if not alive:
+            return "idle"
+        waits = [self._job.waiting_since_ns(rank.number, now_ns) for rank in alive]
+        stalled = any(
+            rank.stage != "running" or (since is not None and now_ns - since > WAITING_NS)
+            for rank, since in zip(alive, waits, strict=True)
+        )
+        return "stalled" if stalled else "training"
+
+    def _sample(self, now_ns: int) -> None:
+        load = self.load(now_ns)
+        rows = [
+            {
+                "rank": rank.number,
+                "step": rank.step,
+                "step_ns": rank.step_ns,
+                "enqueued_count": rank.completed_count + (rank.ready_ns <= now_ns),
+                "completed_count": rank.completed_count,
+            }
+            for rank in self.ranks
+            if rank.stage == "running"
+        ]
+        self.observations.append(
+            sample_of(
+                self._origin,
+                now_ns,
+                period_ns=self._period_ns,
+                gpu=self._devices.gpu_block(load),
+                nic=self._devices.nic_block(),
+                host=self._devices.host_block(load),
+                steps=block_of(STEP_CHANNELS, rows) if rows else None,
+                job=self._cluster.job.name if rows else "",
+            )
+        )

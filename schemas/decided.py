@@ -58,6 +58,8 @@ class RecoveryDecided(Decision, kw_only=True, frozen=True):
     """Where the started ones take their state from."""
     placements: tuple[Placement, ...] = ()
     """Where members run, all that moved since the submission."""
+    nodes_out: tuple[str, ...] = ()
+    """Nodes that no longer work after it."""
 
 
 class RecoveryWithheld(Inference, kw_only=True, frozen=True):

@@ -71,6 +71,8 @@ class ProcessExited(Observation, kw_only=True, frozen=True):
     """The signal that ended it, 0 for none."""
     fenced: bool = False
     """The agent made sure that nothing of the rank can run on."""
+    epoch: Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)] = -1
+    """Membership epoch of its job that the process was in; -1: not known."""
 
 
 class OperationSeen(msgspec.Struct, kw_only=True, array_like=True, frozen=True, gc=False):

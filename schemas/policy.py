@@ -14,6 +14,15 @@ from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.observed import Count, Ns
 
 SECOND_NS: Final = 1_000_000_000
+REGROUPING: Final[tuple[Action, ...]] = (
+    "reinit_communicator",
+    "restart_rank",
+    "shrink",
+    "swap_node",
+    "restart_job",
+    "drain_node",
+)
+"""Actions that give a job a new membership, after a hold."""
 
 
 class Policy(
@@ -54,10 +63,11 @@ class Policy(
 
     def validate(self) -> tuple[str, ...]:
         """One sentence for each rule that this policy breaks."""
-        broken: list[str] = []
-        for name in ("gather_ns", "silence_wait_ns", "decision_timeout_ns", "approval_timeout_ns"):
-            if getattr(self, name) == 0:
-                broken.append(f"{name} must be above 0: without time nothing can be answered.")
+        broken = [
+            f"{name} must be above 0: without time nothing can be answered."
+            for name in ("silence_wait_ns", "decision_timeout_ns", "approval_timeout_ns")
+            if getattr(self, name) == 0
+        ]
         if self.gather_ns > self.silence_wait_ns:
             broken.append("gather_ns must not be above silence_wait_ns, which includes it.")
         if self.hold_timeout_ns < self.silence_wait_ns:
@@ -66,9 +76,17 @@ class Policy(
             broken.append("nodes_out_share_max_ppm must be at most 1000000, the whole cluster.")
         if self.world_min == 0:
             broken.append("world_min must be at least 1: a job of no ranks is none.")
-        for fault_class, rungs in self.playbooks.items():
-            if not rungs:
-                broken.append(f"playbooks.{fault_class} must name at least one action.")
+        broken += [
+            f"mode_by_action.{action} must not be shadow while mode is act:"
+            " a job would be held and left so."
+            for action in REGROUPING
+            if self.mode == "act" and self.mode_of(action) == "shadow"
+        ]
+        broken += [
+            f"playbooks.{fault_class} must name at least one action."
+            for fault_class, rungs in self.playbooks.items()
+            if not rungs
+        ]
         return tuple(broken)
 
     def mode_of(self, action: Action) -> Mode:

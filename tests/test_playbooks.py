@@ -19,7 +19,13 @@ SIGNATURES = get_args(Signature)
 
 
 def verdict(**fields: Any) -> FaultAttributed:
-    base = {"at_ns": 0, "reason": "", "incident": "i", "revision": 0, "verdict": "attributed"}
+    base: dict[str, Any] = {
+        "at_ns": 0,
+        "reason": "",
+        "incident": "i",
+        "revision": 0,
+        "verdict": "attributed",
+    }
     return FaultAttributed(**(base | fields))
 
 

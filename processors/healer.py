@@ -1,0 +1,446 @@
+"""What is the smallest safe recovery of a job that something happened to, and may it be done?
+
+Why: between a fault and the next useful step every GPU of the job waits; a restart of everything
+is the slow answer, and a wrong or doubled answer is worse than none.
+How: in two steps. A dead rank, or a verdict that demands a new membership, is answered at once
+with a hold of the survivors; when cause and extent are known (a verdict, and the hold reported
+complete; at most `silence_wait_ns` of log time without a verdict, at most `hold_timeout_ns`
+without a report) the membership is planned once, by the ladder, within the limits of the policy.
+Whatever comes between joins that one plan. What was decided counts from the moment it is read
+back from the log and was not void; until then nothing else is decided for that job. So state
+follows the log and not what this copy believes to have said.
+
+| phase | what | becomes | and says |
+|---|---|---|---|
+| running | rank lost, verdict that needs a new membership | holding * | quiesce_decided |
+| running | verdict that needs none | running | recovery_decided, for people |
+| holding | exit, report, verdict, attempt on the hold | holding | |
+| holding | cause and extent known, or waited for | recovering * | recovery_decided |
+| holding | nothing is wrong after all | recovering * | recovery_decided, lifts the hold |
+| holding | no safe rung, a limit, a pause | waiting * | recovery_withheld |
+| recovering | the decision is shadow | running | |
+| recovering | attempt_completed | running, new epoch | |
+| recovering | attempt_failed, outcome unknown, claim out of time | holding | |
+| recovering | another member lost | holding | |
+| recovering | nobody claimed or approved it in time | waiting * | recovery_withheld |
+| recovering | decision_vetoed | waiting | |
+| waiting | new verdict, policy, breaker reset, pause lifted | holding | |
+* when it is read back, and unless it was void: then the same is concluded again.
+
+This file takes facts in and keeps what is known of each job; what follows from it is said by
+healer_decisions.py, which rung by ladder.py, how much of it by limits.py; actors/ carry it out.
+The order hold, abort, regroup follows torchft's and NCCL's published experience with shrinking:
+survivors must be told, they do not notice by themselves (github.com/pytorch/pytorch/issues/194679).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from nemesis.processors import healer_decisions as decisions
+from nemesis.processors import limits
+from nemesis.processors.healer_facts import on_part
+from nemesis.processors.healer_state import (
+    CAUSES_MAX,
+    ENDED_MAX,
+    VERDICTS_MAX,
+    HealerState,
+    JobState,
+    Pending,
+    Verdict,
+    ranks_of,
+    submitted_state,
+)
+from nemesis.schemas.components import node_of
+from nemesis.schemas.decided import (
+    PolicyRefused,
+    QuiesceDecided,
+    RecoveryDecided,
+    RecoveryWithheld,
+)
+from nemesis.schemas.done import (
+    Attempt,
+    AttemptCompleted,
+    AttemptFailed,
+    AttemptOutcomeUnknown,
+    AttemptStarted,
+    RankReported,
+)
+from nemesis.schemas.errors import MalformedFactError
+from nemesis.schemas.facts import Conclusion, Fact
+from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.kept import ConclusionUndeliverable
+from nemesis.schemas.observed import ClockTicked, InventoryReported, ProcessExited
+from nemesis.schemas.operated import (
+    BreakerReset,
+    DecisionApproved,
+    DecisionVetoed,
+    JobEnded,
+    JobSubmitted,
+    NodeProtected,
+    PauseSet,
+    PolicyApplied,
+)
+from nemesis.schemas.policy import Policy, decode_policy
+
+_Read: TypeAlias = (
+    ClockTicked
+    | ProcessExited
+    | InventoryReported
+    | FaultAttributed
+    | JobSubmitted
+    | JobEnded
+    | PolicyApplied
+    | DecisionApproved
+    | DecisionVetoed
+    | PauseSet
+    | NodeProtected
+    | BreakerReset
+    | QuiesceDecided
+    | RecoveryDecided
+    | RecoveryWithheld
+    | AttemptStarted
+    | AttemptCompleted
+    | AttemptFailed
+    | AttemptOutcomeUnknown
+    | RankReported
+    | ConclusionUndeliverable
+)
+
+
+class Healer:
+    """The healer; see the top of this file."""
+
+    name = "healer"
+    version = 1
+    reads: tuple[str, ...] = (
+        "tick",
+        "process",
+        "inventory",
+        "fault_attributed",
+        "job_submitted",
+        "job_ended",
+        "policy_applied",
+        "decision_approved",
+        "decision_vetoed",
+        "pause_set",
+        "node_protected",
+        "breaker_reset",
+        "quiesce_decided",
+        "recovery_decided",
+        "recovery_withheld",
+        "attempt_started",
+        "attempt_completed",
+        "attempt_failed",
+        "attempt_outcome_unknown",
+        "rank_reported",
+        "conclusion_undeliverable",
+    )
+
+    def __init__(self) -> None:
+        self._state = HealerState(policy=Policy())
+
+    def configure(self, settings: bytes) -> None:
+        """No settings: what it may do is policy. What was said in silence is not waited for."""
+        if settings.strip() not in (b"", b"{}"):
+            raise MalformedFactError("healer: takes no settings, its policy is policy_applied")
+        for job in self._state.jobs.values():
+            job.unread = ""
+
+    def snapshot(self) -> bytes:
+        """The whole state."""
+        return msgspec.msgpack.encode(self._state)
+
+    def restore(self, snapshot: bytes) -> None:
+        """Take up a state."""
+        try:
+            self._state = msgspec.msgpack.decode(snapshot, type=HealerState)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise MalformedFactError(f"snapshot of healer: {error}") from error
+
+    def step(self, fact: Fact) -> Sequence[Conclusion]:
+        """Take a fact in, then say what follows for each job that it touches."""
+        said: list[Conclusion] = []
+        for name in self._take(fact, fact.data, said):
+            job = self._state.jobs.get(name)
+            if job is not None:
+                said += decisions.advance(self._state, job, fact)
+        return said
+
+    def _take(  # noqa: C901, PLR0912 - a table, one line a case
+        self, fact: Fact, data: _Read, said: list[Conclusion]
+    ) -> Iterable[str]:
+        """Keep what the fact says; the jobs for which something may follow from it."""
+        state = self._state
+        match data:
+            case ClockTicked():
+                return [name for name, job in state.jobs.items() if _is_open(job)]
+            case ProcessExited():
+                return self._on_exit(fact, data)
+            case RankReported():
+                return self._on_report(fact, data)
+            case FaultAttributed():
+                return self._on_verdict(fact, data, said)
+            case QuiesceDecided() | RecoveryDecided():
+                return self._on_decision(fact, data)
+            case RecoveryWithheld():
+                return self._on_withheld(fact, data)
+            case AttemptStarted() | AttemptCompleted() | AttemptFailed() | AttemptOutcomeUnknown():
+                return self._on_attempt(fact, data)
+            case DecisionApproved() | DecisionVetoed():
+                return self._on_answer(data)
+            case JobSubmitted() | JobEnded():
+                return self._on_job(data)
+            case InventoryReported():
+                state.nodes.setdefault(fact.key, False)
+                return ()
+            case PolicyApplied():
+                return self._on_policy(fact, data, said)
+            case PauseSet() | NodeProtected() | BreakerReset():
+                return self._on_hand(data)
+            case ConclusionUndeliverable():
+                return self._on_undeliverable(data)
+            case _:
+                assert_never(data)
+
+    def _on_exit(self, fact: Fact, exit: ProcessExited) -> Iterable[str]:
+        job = self._state.jobs.get(exit.job)
+        if job is None or exit.rank not in ranks_of(job.members) or exit.rank in job.exited:
+            return ()
+        meant = exit.exit_code == 0 and exit.signal == 0
+        before = 0 <= exit.epoch < job.epoch  # a process that was replaced since
+        if meant or before or (fact.late and job.phase == "running"):
+            return ()
+        if job.pending is not None and exit.rank in _replaced(job.pending):
+            return ()  # ended by the plan itself
+        job.exited = tuple(sorted((*job.exited, exit.rank)))
+        _note(job, fact, fact.id)
+        return (exit.job,)
+
+    def _on_report(self, fact: Fact, report: RankReported) -> Iterable[str]:
+        job = self._state.jobs.get(report.job)
+        if job is None:
+            return ()
+        job.revision = fact.seq
+        if report.rank not in ranks_of(job.members) or report.epoch < job.epoch:
+            return ()
+        if report.state == "failed" and report.rank not in job.exited:
+            job.exited = tuple(sorted((*job.exited, report.rank)))
+            _note(job, fact, fact.id)
+        elif report.state == "silent" and report.rank not in job.silent:
+            job.silent = tuple(sorted((*job.silent, report.rank)))
+            _note(job, fact, fact.id)
+        elif report.state in ("running", "held"):
+            job.silent = tuple(rank for rank in job.silent if rank != report.rank)
+        return (report.job,)
+
+    def _on_verdict(
+        self, fact: Fact, verdict: FaultAttributed, said: list[Conclusion]
+    ) -> Iterable[str]:
+        state = self._state
+        touched = [name for name in verdict.jobs if name in state.jobs]
+        if not touched:
+            if not verdict.jobs and not verdict.late:
+                said += on_part(state, verdict, fact)
+            return ()
+        bad = sorted({node for each in verdict.culprits if (node := node_of(each.id))})
+        for name in touched:
+            job = state.jobs[name]
+            if verdict.late and job.phase == "running":
+                continue
+            first = name == verdict.jobs[0]
+            taken = Verdict(
+                incident=verdict.incident,
+                revision=verdict.revision,
+                known=verdict.verdict in ("attributed", "class-only"),
+                fault_class=verdict.fault_class,
+                signature=verdict.signature,
+                target=verdict.culprits[0].id if verdict.culprits else f"job/{name}",
+                ranks=verdict.ranks if first else tuple(sorted(job.view().ranks_on(bad))),
+                bad_nodes=tuple(bad),
+                seq=fact.seq,
+            )
+            if _is_news(state.policy, job, taken):
+                _keep(job, taken)
+                _note(job, fact, verdict.incident)
+                if job.phase == "waiting":
+                    job.phase = "holding"
+        return touched
+
+    def _on_decision(self, fact: Fact, decision: QuiesceDecided | RecoveryDecided) -> Iterable[str]:
+        job = self._state.jobs.get(decision.job)
+        if job is None:
+            return ()
+        void = decision.job_revision != job.revision
+        job.revision = fact.seq
+        number = _number(decision.decision)
+        job.count = max(job.count, number)
+        if job.unread and number >= _number(job.unread):
+            job.unread = ""
+        if not void:
+            if isinstance(decision, QuiesceDecided):
+                decisions.adopt_hold(self._state, job, decision, fact)
+            else:
+                decisions.adopt_recovery(self._state, job, decision, fact)
+        return (decision.job,)
+
+    def _on_withheld(self, fact: Fact, withheld: RecoveryWithheld) -> Iterable[str]:
+        job = self._state.jobs.get(withheld.job)
+        if job is not None:
+            job.revision = fact.seq
+            job.unread = ""
+            job.phase, job.pending = "waiting", None
+            job.withheld_for = withheld.limit
+        return ()
+
+    def _on_attempt(self, fact: Fact, attempt: Attempt) -> Iterable[str]:
+        job = self._state.jobs.get(attempt.job)
+        if job is None:
+            return ()
+        job.revision = fact.seq
+        ended = not isinstance(attempt, AttemptStarted)
+        if attempt.decision == job.hold and ended:
+            job.hold = ""
+        pending = job.pending
+        if pending is None or attempt.decision != pending.decision:
+            return (attempt.job,)
+        match attempt:
+            case AttemptStarted():
+                pending.claim_deadline_ns = max(pending.claim_deadline_ns, attempt.deadline_ns)
+            case AttemptCompleted():
+                self._regroup(job, pending)
+            case _:
+                decisions.give_up(job, pending)
+                _note(job, fact, fact.id)
+        return (attempt.job,)
+
+    def _regroup(self, job: JobState, done: Pending) -> None:
+        """The job goes on in the new epoch."""
+        replaced = _replaced(done)
+        job.epoch, job.members = done.epoch, done.members
+        job.moved = done.placements
+        job.spares = tuple(spare for spare in job.spares if spare not in done.joined)
+        job.exited = tuple(rank for rank in job.exited if rank not in replaced)
+        job.silent = tuple(rank for rank in job.silent if rank not in replaced)
+        job.answered = tuple(rank for rank in job.answered if rank not in replaced)
+        left = ranks_of(job.members) - ranks_of(done.started)
+        decisions.settle(job, done.action, left)
+        decisions.close(job)
+
+    def _on_answer(self, answer: DecisionApproved | DecisionVetoed) -> Iterable[str]:
+        for name, job in self._state.jobs.items():
+            pending = job.pending
+            if pending is not None and pending.decision == answer.decision:
+                if isinstance(answer, DecisionVetoed):
+                    job.phase, job.pending = "waiting", None
+                    job.withheld_for = "vetoed"
+                return (name,)
+        return ()
+
+    def _on_job(self, event: JobSubmitted | JobEnded) -> Iterable[str]:
+        state = self._state
+        before = state.jobs.pop(event.job, None)
+        count = state.ended.pop(event.job, 0) if before is None else before.count
+        if isinstance(event, JobSubmitted):
+            state.jobs[event.job] = submitted_state(event, count)
+            state.nodes.update(dict.fromkeys((*event.nodes, *event.spares), False))
+            return ()
+        state.ended[event.job] = count
+        while len(state.ended) > ENDED_MAX:
+            del state.ended[next(iter(state.ended))]
+        return ()
+
+    def _on_policy(
+        self, fact: Fact, applied: PolicyApplied, said: list[Conclusion]
+    ) -> Iterable[str]:
+        try:
+            self._state.policy = decode_policy(bytes(applied.policy))
+        except MalformedFactError as error:
+            refused = PolicyRefused(
+                at_ns=fact.log_time_ns,
+                reason=f"The policy of {applied.by} is not one, the one before it holds.",
+                broken=error.message[:2000],
+            )
+            said.append(Conclusion(data=refused, key="policy", cause=(fact.seq,), urgent=True))
+            return ()
+        return self._reconsider(lambda limit: limit != "vetoed")
+
+    def _on_hand(self, hand: PauseSet | NodeProtected | BreakerReset) -> Iterable[str]:
+        state = self._state
+        match hand:
+            case PauseSet():
+                state.paused = _with(state.paused, hand.scope, hand.paused)
+                return () if hand.paused else self._reconsider(lambda limit: limit == "paused")
+            case NodeProtected():
+                state.protected = _with(state.protected, hand.node, hand.protected)
+                return () if hand.protected else self._reconsider(lambda limit: limit == "no_rung")
+            case BreakerReset():
+                limits.reset(state, hand.limit)
+                return self._reconsider(lambda limit: limit == hand.limit)
+            case _:
+                assert_never(hand)
+
+    def _on_undeliverable(self, undeliverable: ConclusionUndeliverable) -> Iterable[str]:
+        """The log could not hold a decision of ours: which one it does not say."""
+        if undeliverable.name == self.name:
+            for job in self._state.jobs.values():
+                if job.unread:
+                    job.unread, job.phase, job.withheld_for = "", "waiting", "undeliverable"
+        return ()
+
+    def _reconsider(self, stands_in_the_way: Callable[[str], bool]) -> list[str]:
+        """Jobs that waited for exactly this."""
+        names = []
+        for name, job in self._state.jobs.items():
+            if job.phase == "waiting" and stands_in_the_way(job.withheld_for):
+                job.phase, job.withheld_for = "holding", ""
+                names.append(name)
+        return names
+
+
+def _is_open(job: JobState) -> bool:
+    return job.phase != "running" or bool(job.exited or job.silent or job.verdicts)
+
+
+def _replaced(pending: Pending) -> frozenset[int]:
+    """Ranks whose processes the plan ends."""
+    return ranks_of(pending.started) | frozenset(pending.removed)
+
+
+def _note(job: JobState, fact: Fact, incident: str) -> None:
+    """Cite the fact in what follows; the first one, or a verdict, names the incident."""
+    if len(job.cause) < CAUSES_MAX:
+        job.cause = (*job.cause, fact.seq)
+    if not job.incident or isinstance(fact.data, FaultAttributed):
+        job.incident = incident
+    if not job.opened_ns:
+        job.opened_ns = max(1, fact.log_time_ns)
+
+
+def _is_news(policy: Policy, job: JobState, verdict: Verdict) -> bool:
+    """Whether this revision says more than what was answered or is known already."""
+    for known in job.verdicts:
+        if known.incident == verdict.incident:
+            return verdict.revision > known.revision
+    settled = job.settled.get(verdict.incident)
+    if settled is None:
+        return True
+    revision, rung = settled
+    return verdict.revision > revision and decisions.first_rung(policy, verdict) > rung
+
+
+def _keep(job: JobState, verdict: Verdict) -> None:
+    """The newest revision of each incident, the earliest incidents."""
+    others = [known for known in job.verdicts if known.incident != verdict.incident]
+    job.verdicts = [*others, verdict][:VERDICTS_MAX]
+
+
+def _number(decision: str) -> int:
+    """The count in a decision's name; 0 where there is none."""
+    digits = decision.rpartition("/")[2]
+    return int(digits) if digits.isascii() and digits.isdigit() else 0
+
+
+def _with(names: tuple[str, ...], name: str, there: bool) -> tuple[str, ...]:
+    return tuple(sorted({*names, name} if there else {*names} - {name}))

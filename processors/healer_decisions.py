@@ -1,0 +1,279 @@
+"""What follows for a job from what the healer knows of it: the hold, the membership, or a refusal.
+
+Each function says at most one decision and marks it as not read back; what it means is adopted
+only when it is read from the log. The phases are in healer.py.
+"""
+
+from typing import Final, assert_never
+
+from nemesis.processors import limits
+from nemesis.processors.healer_facts import hold, is_paused, recovery, withhold
+from nemesis.processors.healer_state import (
+    SETTLED_MAX,
+    HealerState,
+    JobState,
+    Pending,
+    Verdict,
+    bounded,
+    ranks_of,
+)
+from nemesis.processors.ladder import Choice, Fault, JobView, NoRung, choose
+from nemesis.processors.playbooks import RANK_OF, job_rungs
+from nemesis.schemas.codes import Action
+from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
+from nemesis.schemas.facts import Conclusion, Fact
+from nemesis.schemas.policy import REGROUPING, Policy
+
+_ON_NODES: Final = frozenset({"swap_node", "drain_node"})
+"""A class that one of these cures is a fault of a node's part."""
+
+
+def advance(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
+    """Say what is due for this job, at most one decision."""
+    if job.unread:
+        return []
+    if job.phase == "recovering":
+        said = _watch(state, job, fact)
+        if said or job.phase == "recovering":
+            return said
+    match job.phase:
+        case "running":
+            return _open(state, job, fact)
+        case "holding":
+            return _conclude(state, job, fact) if _is_known(state, job, fact) else []
+        case "recovering" | "waiting":
+            return []
+        case _:
+            assert_never(job.phase)
+
+
+def fault_of(state: HealerState, job: JobState) -> Fault:
+    """Everything that is wrong with a job, as one fault: the gravest verdict names the class."""
+    view = job.view()
+    playbooks = state.policy.playbooks
+    dead = set(job.exited) | set(job.silent)
+    bad: set[str] = set()
+    worst: Verdict | None = None
+    for verdict in job.verdicts:
+        if not verdict.known:
+            continue
+        rungs = job_rungs(verdict.fault_class, verdict.signature, playbooks)
+        ranks = set(verdict.ranks)
+        if not _ON_NODES.isdisjoint(rungs):
+            bad |= set(verdict.bad_nodes)
+            if verdict.bad_nodes:  # ranks that left the bad node are well
+                ranks &= view.ranks_on(verdict.bad_nodes)
+        if any(rung in REGROUPING for rung in rungs):
+            dead |= ranks
+        if worst is None or _gravity(verdict, state.policy) > _gravity(worst, state.policy):
+            worst = verdict
+    return Fault(
+        fault_class="unknown" if worst is None else worst.fault_class,
+        signature="" if worst is None else worst.signature,
+        target=f"job/{job.submitted.job}" if worst is None else worst.target,
+        dead=frozenset(dead) & view.members,
+        bad_nodes=frozenset(bad),
+        silent_nodes=frozenset(view.node_of(rank) for rank in job.silent),
+    )
+
+
+def first_rung(policy: Policy, verdict: Verdict) -> int:
+    """The place on the ladder of the first rung that would answer a verdict."""
+    if not verdict.known:
+        return RANK_OF["collect_more"]
+    return _gravity(verdict, policy)
+
+
+def _gravity(verdict: Verdict, policy: Policy) -> int:
+    return RANK_OF[job_rungs(verdict.fault_class, verdict.signature, policy.playbooks)[0]]
+
+
+def _open(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
+    """Something may be wrong with a running job: hold it, advise, or leave it."""
+    fault = fault_of(state, job)
+    known = any(verdict.known for verdict in job.verdicts)
+    if fault.dead - set(job.answered):
+        return [hold(state, job, fault, fact)]
+    if not known or fault.dead:
+        return []
+    rungs = job_rungs(fault.fault_class, fault.signature, state.policy.playbooks)
+    if rungs[0] in REGROUPING and rungs[0] != "reinit_communicator" and not fault.bad_nodes:
+        return []  # the kind of fault is known and not the rank: nothing to take out of a job
+    return _conclude(state, job, fact)
+
+
+def adopt_hold(state: HealerState, job: JobState, held: QuiesceDecided, fact: Fact) -> None:
+    """A hold of ours stands in the log."""
+    job.phase = "holding"
+    job.pending = None
+    job.opened_ns = job.opened_ns or max(1, fact.log_time_ns)
+    job.holds = held.mode == "act"
+    job.hold = held.decision if job.holds else ""
+    job.hold_deadline_ns = held.deadline_ns
+
+
+def _is_known(state: HealerState, job: JobState, fact: Fact) -> bool:
+    """Whether cause and extent are known, or were waited for long enough."""
+    policy, now_ns = state.policy, fact.log_time_ns
+    if job.hold and now_ns < job.hold_deadline_ns:
+        return False
+    if job.failed or not any(verdict.known for verdict in job.verdicts):
+        return bool(job.failed) or now_ns >= job.opened_ns + policy.silence_wait_ns
+    return job.holds or now_ns >= job.opened_ns + policy.gather_ns
+
+
+def _conclude(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
+    """Plan the membership, once, from all that is known."""
+    fault = fault_of(state, job)
+    policy = state.policy
+    protected = {*state.protected, *policy.protected_nodes}
+    if not fault.dead and not any(verdict.known for verdict in job.verdicts):
+        choice: Choice | NoRung = _lifted(job)
+    else:
+        choice = choose(fault, _usable(state, job), policy, protected=protected, failed=job.failed)
+    if isinstance(choice, NoRung):
+        return [
+            withhold(
+                job,
+                fact,
+                action=choice.wanted,
+                target=fault.target,
+                limit="no_rung",
+                refused=choice.refused,
+            )
+        ]
+    limit = _limit(state, job, fault, choice, fact)
+    if limit:
+        return [
+            withhold(
+                job,
+                fact,
+                action=choice.action,
+                target=choice.target,
+                limit=limit,
+                refused=choice.refused,
+            )
+        ]
+    return [recovery(state, job, fault, choice, fact)]
+
+
+def _limit(state: HealerState, job: JobState, fault: Fault, choice: Choice, fact: Fact) -> str:
+    """What forbids to do this now, or nothing; a shadow decision is never forbidden."""
+    if not choice.regroups or state.policy.mode_of(choice.action) == "shadow":
+        return ""
+    if is_paused(state, job, {*choice.nodes_out, *choice.joined, *fault.bad_nodes}):
+        return "paused"
+    return limits.exceeded(state, job, choice, fact.log_time_ns)
+
+
+def adopt_recovery(state: HealerState, job: JobState, decided: RecoveryDecided, fact: Fact) -> None:
+    """A recovery of ours stands in the log."""
+    if not decided.members:
+        settle(job, decided.action, frozenset())
+        _after_advice(job, decided)
+        return
+    if decided.mode == "shadow":
+        job.answered = tuple(sorted({*job.exited, *job.silent, *_verdict_ranks(job)}))
+        settle(job, decided.action, frozenset())
+        close(job)
+        return
+    limits.count(state, job, decided.action, decided.nodes_out, fact.log_time_ns)
+    job.phase = "recovering"
+    job.hold = ""
+    job.epoch_planned = decided.epoch
+    job.pending = Pending(
+        decision=decided.decision,
+        action=decided.action,
+        mode=decided.mode,
+        epoch=decided.epoch,
+        deadline_ns=decided.deadline_ns,
+        members=decided.members,
+        removed=decided.removed_ranks,
+        started=decided.started,
+        joined=decided.joined_nodes,
+        placements=decided.placements,
+    )
+
+
+def _after_advice(job: JobState, decided: RecoveryDecided) -> None:
+    """A decision for people: a job that stands still waits for them, any other goes on."""
+    if job.exited or job.silent or job.holds:
+        job.phase, job.pending, job.withheld_for = "waiting", None, decided.action
+    else:
+        close(job)
+
+
+def _watch(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
+    """A membership is being carried out: does it still fit, and does anybody do it?"""
+    pending, now_ns = job.pending, fact.log_time_ns
+    assert pending is not None, f"{job.submitted.job} recovers without a decision"
+    going_on = ranks_of(pending.members) - ranks_of(pending.started)
+    if fault_of(state, job).dead & going_on:
+        job.phase, job.pending, job.opened_ns = "holding", None, max(1, now_ns)
+        return []
+    if now_ns <= max(pending.deadline_ns, pending.claim_deadline_ns):
+        return []
+    if pending.claim_deadline_ns:
+        give_up(job, pending)
+        return []
+    target = f"job/{job.submitted.job}"
+    return [
+        withhold(
+            job,
+            fact,
+            action=pending.action,
+            target=target,
+            limit="unanswered",
+            decision=pending.decision,
+        )
+    ]
+
+
+def give_up(job: JobState, pending: Pending) -> None:
+    """This rung did not work, or nobody knows: the next one, never the same again."""
+    job.failed = (*job.failed, pending.action)
+    job.phase, job.pending = "holding", None
+
+
+def settle(job: JobState, action: Action, left: frozenset[int]) -> None:
+    """The verdicts that an action answers: all without a rank among `left`."""
+    for verdict in job.verdicts:
+        if verdict.known and left.isdisjoint(verdict.ranks):
+            job.settled[verdict.incident] = (verdict.revision, RANK_OF[action])
+    job.verdicts = [
+        each for each in job.verdicts if each.known and each.incident not in job.settled
+    ]
+    bounded(job.settled, SETTLED_MAX)
+
+
+def close(job: JobState) -> None:
+    """Nothing is open any more."""
+    job.phase, job.pending = "running", None
+    job.incident, job.opened_ns, job.cause = "", 0, ()
+    job.hold, job.holds, job.hold_deadline_ns = "", False, 0
+    job.failed, job.withheld_for = (), ""
+
+
+def _lifted(job: JobState) -> Choice:
+    """Nothing is wrong after all: everyone goes on."""
+    return Choice(
+        action="reinit_communicator",
+        target=f"job/{job.submitted.job}",
+        regroups=True,
+        members=tuple(sorted(ranks_of(job.members))),
+    )
+
+
+def _usable(state: HealerState, job: JobState) -> JobView:
+    """The job with the spares that may be used now."""
+    forbidden = {*state.protected, *state.policy.protected_nodes}
+    spares = tuple(
+        spare
+        for spare in job.spares
+        if spare not in forbidden and not state.nodes.get(spare, False)
+    )
+    return job.view(spares)
+
+
+def _verdict_ranks(job: JobState) -> set[int]:
+    return {rank for verdict in job.verdicts if verdict.known for rank in verdict.ranks}

@@ -1,0 +1,173 @@
+"""The facts that the healer says, built from what it knows, and their sentences.
+
+Saying a decision takes a number and marks it as not read back; nothing else changes here.
+"""
+
+from collections.abc import Collection
+
+from nemesis.processors.healer_state import PARTS_MAX, HealerState, JobState, bounded, ranks_of
+from nemesis.processors.ladder import Choice, Fault
+from nemesis.processors.playbooks import RANK_OF, triage_recovery
+from nemesis.schemas.codes import Action
+from nemesis.schemas.components import node_of
+from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
+from nemesis.schemas.facts import Conclusion, Fact
+from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.rank_ranges import format_ranks
+
+
+def hold(state: HealerState, job: JobState, fault: Fault, fact: Fact) -> Conclusion:
+    """The hold of a job's survivors, said at once."""
+    name = _next_name(job)
+    acts = state.policy.mode == "act" and not is_paused(state, job, ())
+    ended = format_ranks(fault.dead)
+    held = QuiesceDecided(
+        at_ns=fact.log_time_ns,
+        reason=(
+            f"Rank {ended} of {job.submitted.job} is lost: hold the others at once, before their"
+            " collectives time out, while cause and extent are being found."
+        ),
+        decision=name,
+        incident=job.incident,
+        mode="act" if acts else "shadow",
+        deadline_ns=fact.log_time_ns + state.policy.hold_timeout_ns,
+        job=job.submitted.job,
+        job_revision=job.revision,
+        epoch=job.epoch,
+        dead_ranks=tuple(sorted(fault.dead)),
+    )
+    return _said(job, held, fact)
+
+
+def recovery(
+    state: HealerState, job: JobState, fault: Fault, choice: Choice, fact: Fact
+) -> Conclusion:
+    """The chosen rung as a decision."""
+    policy = state.policy
+    mode = policy.mode_of(choice.action)
+    wait_ns = policy.approval_timeout_ns if mode == "approve" else policy.decision_timeout_ns
+    decided = RecoveryDecided(
+        at_ns=fact.log_time_ns,
+        reason=_sentence(job, fault, choice),
+        decision=_next_name(job),
+        incident=job.incident,
+        mode=mode,
+        deadline_ns=fact.log_time_ns + wait_ns,
+        job=job.submitted.job,
+        job_revision=job.revision,
+        action=choice.action,
+        target=choice.target,
+        epoch=max(job.epoch, job.epoch_planned) + 1 if choice.regroups else 0,
+        members=format_ranks(choice.members),
+        removed_ranks=choice.removed,
+        joined_nodes=choice.joined,
+        rungs_refused=choice.refused,
+        world=len(choice.members),
+        started=format_ranks(choice.started),
+        state_from=choice.state_from,
+        placements=choice.placements,
+        nodes_out=choice.nodes_out,
+    )
+    return _said(job, decided, fact)
+
+
+def _sentence(job: JobState, fault: Fault, choice: Choice) -> str:
+    name = job.submitted.job
+    lost = f"rank {format_ranks(fault.dead)} of {name} is lost" if fault.dead else ""
+    why = {
+        "unknown": lost or f"nothing is known to be wrong with {name}",
+        "none": lost or f"{name} is well",
+    }.get(
+        fault.fault_class, f"{fault.fault_class} at {fault.target}" + (f", {lost}" if lost else "")
+    )
+    if not choice.regroups:
+        return f"Because of {why}: {choice.action}, which leaves the job's membership alone."
+    parts = [f"{len(choice.members)} of {len(ranks_of(job.members))} ranks go on"]
+    if choice.joined:
+        parts.append(f"on {', '.join(choice.joined)} instead of {', '.join(choice.nodes_out)}")
+    if choice.started:
+        parts.append(f"{len(choice.started)} started anew from {choice.state_from}")
+    return f"Because {why}: {choice.action}, {', '.join(parts)}."
+
+
+def withhold(
+    job: JobState,
+    fact: Fact,
+    *,
+    action: Action,
+    target: str,
+    limit: str,
+    refused: tuple[str, ...] = (),
+    decision: str = "",
+) -> Conclusion:
+    """What was due and is not done: loud, so that a person looks."""
+    why = {
+        "no_rung": "nothing that would be enough is safe",
+        "paused": "it is paused",
+        "unanswered": f"nobody carried out {decision} in time",
+    }.get(limit, f"it would exceed {limit}")
+    withheld = RecoveryWithheld(
+        at_ns=fact.log_time_ns,
+        reason=f"{action} is due for {job.submitted.job} and {why}: a person must look.",
+        incident=job.incident,
+        action=action,
+        target=target,
+        job=job.submitted.job,
+        limit=limit,
+        rungs_refused=refused,
+        decision=decision,
+    )
+    job.unread = job.unread or f"{job.submitted.job}/{job.count}"
+    return _conclusion(job, withheld, fact)
+
+
+def on_part(state: HealerState, verdict: FaultAttributed, fact: Fact) -> list[Conclusion]:
+    """A fault that touches no job: advice for people, once for each new extent of it."""
+    if verdict.verdict not in ("attributed", "class-only"):
+        return []
+    action, target = triage_recovery(verdict)
+    revision, rung = state.parts.get(verdict.incident, (-1, -1))
+    if verdict.revision <= revision or RANK_OF[action] <= rung:
+        return []
+    state.parts.pop(verdict.incident, None)
+    state.parts[verdict.incident] = (verdict.revision, RANK_OF[action])
+    bounded(state.parts, PARTS_MAX)
+    node = node_of(target) or "cluster"
+    state.part_count += 1
+    decided = RecoveryDecided(
+        at_ns=fact.log_time_ns,
+        reason=(
+            f"{verdict.fault_class} at {target or 'no part named'} touches no job:"
+            " for a person to do."
+        ),
+        decision=f"{node}/{state.part_count}",
+        incident=verdict.incident,
+        mode="shadow",
+        deadline_ns=fact.log_time_ns + state.policy.approval_timeout_ns,
+        action=action,
+        target=target,
+    )
+    return [Conclusion(data=decided, key=node, cause=(fact.seq,))]
+
+
+def is_paused(state: HealerState, job: JobState, nodes: Collection[str]) -> bool:
+    """Whether a person paused this job, everything, or one of these nodes."""
+    scopes = {"ALL", f"job/{job.submitted.job}", *(f"node/{node}" for node in nodes)}
+    return not scopes.isdisjoint(state.paused)
+
+
+def _next_name(job: JobState) -> str:
+    return f"{job.submitted.job}/{job.count + 1}"
+
+
+def _said(job: JobState, decision: QuiesceDecided | RecoveryDecided, fact: Fact) -> Conclusion:
+    job.count += 1
+    job.unread = decision.decision
+    return _conclusion(job, decision, fact)
+
+
+def _conclusion(
+    job: JobState, data: QuiesceDecided | RecoveryDecided | RecoveryWithheld, fact: Fact
+) -> Conclusion:
+    name = job.submitted.job
+    return Conclusion(data=data, key=name, cause=job.cause or (fact.seq,), job=name, urgent=True)

@@ -1,0 +1,156 @@
+"""What the healer remembers: one record a job, counted limits, and what people forbade.
+
+Everything is a list, a tuple or a dict in a stated order, so that equal states have equal bytes.
+"""
+
+from functools import lru_cache
+from typing import Final, Literal
+
+import msgspec
+
+from nemesis.processors.ladder import JobView
+from nemesis.processors.replicas import world_of
+from nemesis.schemas.codes import Action, FaultClass, Signature
+from nemesis.schemas.decided import Mode
+from nemesis.schemas.operated import JobSubmitted
+from nemesis.schemas.plans import Placement
+from nemesis.schemas.policy import Policy
+from nemesis.schemas.rank_ranges import format_ranks, parse_ranks
+
+CAUSES_MAX: Final = 32  # sequences that a decision cites; the first ones say why it was opened
+VERDICTS_MAX: Final = 16  # incidents that a job can have open at one time
+SETTLED_MAX: Final = 64  # incidents of a job whose repetitions are recognised
+PARTS_MAX: Final = 1024  # incidents without a job whose repetitions are recognised
+ENDED_MAX: Final = 4096  # ended jobs whose decisions' numbers go on if the name comes back
+
+Phase = Literal["running", "holding", "recovering", "waiting"]
+"""holding: something is wrong, cause and extent are awaited; recovering: a new membership was
+decided and is carried out; waiting: a person must act."""
+
+
+class Verdict(msgspec.Struct, array_like=True, frozen=True):
+    """What the healer keeps of a fault_attributed."""
+
+    incident: str
+    revision: int
+    known: bool
+    """attributed or class-only: it says what is wrong."""
+    fault_class: FaultClass
+    signature: Signature
+    target: str
+    ranks: tuple[int, ...]
+    bad_nodes: tuple[str, ...]
+    seq: int
+
+
+class Pending(msgspec.Struct, array_like=True):
+    """A decision that lies in the log, is not void, and has no outcome yet."""
+
+    decision: str
+    action: Action
+    mode: Mode
+    epoch: int
+    deadline_ns: int
+    members: str
+    removed: tuple[int, ...]
+    started: str
+    joined: tuple[str, ...]
+    placements: tuple[Placement, ...]
+    claim_deadline_ns: int = 0
+    """0: nobody has claimed it."""
+
+
+class JobState(msgspec.Struct, array_like=True):
+    """One job."""
+
+    submitted: JobSubmitted
+    count: int
+    """Decisions so far, for their names."""
+    members: str
+    revision: int = 0
+    """Sequence of the last decided or done fact of this job."""
+    phase: Phase = "running"
+    epoch: int = 0
+    epoch_planned: int = 0
+    """The highest epoch that an effective decision gave."""
+    moved: tuple[Placement, ...] = ()
+    spares: tuple[str, ...] = ()
+    exited: tuple[int, ...] = ()
+    silent: tuple[int, ...] = ()
+    answered: tuple[int, ...] = ()
+    """Dead ranks that a shadow decision has answered: they open no other."""
+    verdicts: list[Verdict] = []
+    incident: str = ""
+    """Named by the verdict, or by the fact that opened it."""
+    opened_ns: int = 0
+    cause: tuple[int, ...] = ()
+    unread: str = ""
+    """A decision of ours that we have not read back."""
+    hold: str = ""
+    """The hold in force that is to be waited for."""
+    holds: bool = False
+    """An effective hold was decided and not lifted."""
+    hold_deadline_ns: int = 0
+    pending: Pending | None = None
+    failed: tuple[Action, ...] = ()
+    """Rungs tried for what is open now."""
+    withheld_for: str = ""
+    """In waiting: the limit that stands in the way."""
+    settled: dict[str, tuple[int, int]] = {}
+    """Per incident: revision and rung that it was answered with."""
+    shrunk_ns: tuple[int, ...] = ()
+    recovered_ns: tuple[int, ...] = ()
+
+    def view(self, spares: tuple[str, ...] = ()) -> JobView:
+        """The job as the ladder sees it, with the spares that it may use."""
+        return JobView(
+            submitted=self.submitted,
+            members=ranks_of(self.members),
+            moved={
+                rank: placement.node
+                for placement in self.moved
+                for rank in parse_ranks(placement.ranks)
+            },
+            spares=spares,
+        )
+
+
+class HealerState(msgspec.Struct, array_like=True):
+    """Everything."""
+
+    policy: Policy
+    jobs: dict[str, JobState] = {}
+    ended: dict[str, int] = {}
+    """Per ended job, how many decisions it had; the latest last."""
+    nodes: dict[str, bool] = {}
+    """Every node ever named; true: taken out of work."""
+    out_ns: tuple[int, ...] = ()
+    """When nodes were taken out, within the policy's window."""
+    paused: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    parts: dict[str, tuple[int, int]] = {}
+    """Incidents without a job: revision and rung that it was answered with."""
+    part_count: int = 0
+    """Decisions without a job so far, for their names."""
+
+
+def submitted_state(job: JobSubmitted, count: int) -> JobState:
+    """A job at its start."""
+    return JobState(
+        submitted=job,
+        count=count,
+        members=format_ranks(range(world_of(job))),
+        spares=job.spares,
+    )
+
+
+@lru_cache(maxsize=256)
+def ranks_of(text: str) -> frozenset[int]:
+    """The set behind a spelling that was made by format_ranks."""
+    return frozenset(parse_ranks(text))
+
+
+def bounded(mapping: dict[str, tuple[int, int]], limit: int) -> None:
+    """Forget the oldest entries above the limit."""
+    while len(mapping) > limit:
+        del mapping[next(iter(mapping))]

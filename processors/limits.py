@@ -1,0 +1,62 @@
+"""Blast radius: how much may be taken down before a person must look.
+
+Each limit has a name; a recovery that would exceed one is withheld under that name, and a
+breaker_reset of that name lets it go.
+"""
+
+from nemesis.processors.healer_state import HealerState, JobState
+from nemesis.processors.ladder import Choice
+from nemesis.schemas.policy import Policy
+
+
+def exceeded(state: HealerState, job: JobState, choice: Choice, now_ns: int) -> str:
+    """The name of the limit that this choice would exceed, or nothing."""
+    policy = state.policy
+    since_ns = now_ns - policy.shrinks_window_ns
+    if _since(job.recovered_ns, since_ns) >= policy.recoveries_max:
+        return "recoveries_max"
+    if choice.action == "shrink" and _since(job.shrunk_ns, since_ns) >= policy.shrinks_max:
+        return "shrinks_max"
+    leaving = [node for node in choice.nodes_out if not state.nodes.get(node, False)]
+    if not leaving:
+        return ""
+    recent = _since(state.out_ns, now_ns - policy.nodes_out_window_ns)
+    if recent + len(leaving) > policy.nodes_out_max:
+        return "nodes_out_max"
+    out = sum(state.nodes.values()) + len(leaving)
+    if out > max(1, len(state.nodes) * policy.nodes_out_share_max_ppm // 1_000_000):
+        return "nodes_out_share_max_ppm"
+    return ""
+
+
+def count(
+    state: HealerState, job: JobState, choice_action: str, nodes_out: tuple[str, ...], now_ns: int
+) -> None:
+    """Remember an effective recovery."""
+    policy: Policy = state.policy
+    since_ns = now_ns - policy.shrinks_window_ns
+    job.recovered_ns = (*(at for at in job.recovered_ns if at > since_ns), now_ns)
+    if choice_action == "shrink":
+        job.shrunk_ns = (*(at for at in job.shrunk_ns if at > since_ns), now_ns)
+    leaving = [node for node in nodes_out if not state.nodes.get(node, False)]
+    since_ns = now_ns - policy.nodes_out_window_ns
+    state.out_ns = (*(at for at in state.out_ns if at > since_ns), *(now_ns for _ in leaving))
+    for node in leaving:
+        state.nodes[node] = True
+
+
+def reset(state: HealerState, limit: str) -> None:
+    """Let a limit count from zero again."""
+    if limit == "nodes_out_max":
+        state.out_ns = ()
+    elif limit == "nodes_out_share_max_ppm":
+        state.nodes = dict.fromkeys(state.nodes, False)
+    for job in state.jobs.values():
+        if limit == "recoveries_max":
+            job.recovered_ns = ()
+        elif limit == "shrinks_max":
+            job.shrunk_ns = ()
+
+
+def _since(moments: tuple[int, ...], since_ns: int) -> int:
+    return sum(at > since_ns for at in moments)

@@ -44,15 +44,12 @@ from nemesis.processors.healer_facts import on_part
 from nemesis.processors.healer_state import (
     CAUSES_MAX,
     ENDED_MAX,
-    VERDICTS_MAX,
     HealerState,
     JobState,
-    Pending,
-    Verdict,
     ranks_of,
     submitted_state,
 )
-from nemesis.schemas.components import node_of
+from nemesis.processors.healer_verdicts import is_news, keep, read_verdict
 from nemesis.schemas.decided import (
     PolicyRefused,
     QuiesceDecided,
@@ -212,7 +209,7 @@ class Healer:
         before = 0 <= exit.epoch < job.epoch  # a process that was replaced since
         if meant or before or (fact.late and job.phase == "running"):
             return ()
-        if job.pending is not None and exit.rank in _replaced(job.pending):
+        if job.pending is not None and exit.rank in job.pending.replaced():
             return ()  # ended by the plan itself
         job.exited = tuple(sorted((*job.exited, exit.rank)))
         _note(job, fact, fact.id)
@@ -244,25 +241,13 @@ class Healer:
             if not verdict.jobs and not verdict.late:
                 said += on_part(state, verdict, fact)
             return ()
-        bad = sorted({node for each in verdict.culprits if (node := node_of(each.id))})
         for name in touched:
             job = state.jobs[name]
             if verdict.late and job.phase == "running":
                 continue
-            first = name == verdict.jobs[0]
-            taken = Verdict(
-                incident=verdict.incident,
-                revision=verdict.revision,
-                known=verdict.verdict in ("attributed", "class-only"),
-                fault_class=verdict.fault_class,
-                signature=verdict.signature,
-                target=verdict.culprits[0].id if verdict.culprits else f"job/{name}",
-                ranks=verdict.ranks if first else tuple(sorted(job.view().ranks_on(bad))),
-                bad_nodes=tuple(bad),
-                seq=fact.seq,
-            )
-            if _is_news(state.policy, job, taken):
-                _keep(job, taken)
+            taken = read_verdict(job, verdict, fact)
+            if is_news(state.policy, job, taken):
+                keep(job, taken)
                 _note(job, fact, verdict.incident)
                 if job.phase == "waiting":
                     job.phase = "holding"
@@ -309,24 +294,11 @@ class Healer:
             case AttemptStarted():
                 pending.claim_deadline_ns = max(pending.claim_deadline_ns, attempt.deadline_ns)
             case AttemptCompleted():
-                self._regroup(job, pending)
+                decisions.regroup(job, pending)
             case _:
                 decisions.give_up(job, pending)
                 _note(job, fact, fact.id)
         return (attempt.job,)
-
-    def _regroup(self, job: JobState, done: Pending) -> None:
-        """The job goes on in the new epoch."""
-        replaced = _replaced(done)
-        job.epoch, job.members = done.epoch, done.members
-        job.moved = done.placements
-        job.spares = tuple(spare for spare in job.spares if spare not in done.joined)
-        job.exited = tuple(rank for rank in job.exited if rank not in replaced)
-        job.silent = tuple(rank for rank in job.silent if rank not in replaced)
-        job.answered = tuple(rank for rank in job.answered if rank not in replaced)
-        left = ranks_of(job.members) - ranks_of(done.started)
-        decisions.settle(job, done.action, left)
-        decisions.close(job)
 
     def _on_answer(self, answer: DecisionApproved | DecisionVetoed) -> Iterable[str]:
         for name, job in self._state.jobs.items():
@@ -403,11 +375,6 @@ def _is_open(job: JobState) -> bool:
     return job.phase != "running" or bool(job.exited or job.silent or job.verdicts)
 
 
-def _replaced(pending: Pending) -> frozenset[int]:
-    """Ranks whose processes the plan ends."""
-    return ranks_of(pending.started) | frozenset(pending.removed)
-
-
 def _note(job: JobState, fact: Fact, incident: str) -> None:
     """Cite the fact in what follows; the first one, or a verdict, names the incident."""
     if len(job.cause) < CAUSES_MAX:
@@ -416,24 +383,6 @@ def _note(job: JobState, fact: Fact, incident: str) -> None:
         job.incident = incident
     if not job.opened_ns:
         job.opened_ns = max(1, fact.log_time_ns)
-
-
-def _is_news(policy: Policy, job: JobState, verdict: Verdict) -> bool:
-    """Whether this revision says more than what was answered or is known already."""
-    for known in job.verdicts:
-        if known.incident == verdict.incident:
-            return verdict.revision > known.revision
-    settled = job.settled.get(verdict.incident)
-    if settled is None:
-        return True
-    revision, rung = settled
-    return verdict.revision > revision and decisions.first_rung(policy, verdict) > rung
-
-
-def _keep(job: JobState, verdict: Verdict) -> None:
-    """The newest revision of each incident, the earliest incidents."""
-    others = [known for known in job.verdicts if known.incident != verdict.incident]
-    job.verdicts = [*others, verdict][:VERDICTS_MAX]
 
 
 def _number(decision: str) -> int:

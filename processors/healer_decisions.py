@@ -4,28 +4,22 @@ Each function says at most one decision and marks it as not read back; what it m
 only when it is read from the log. The phases are in healer.py.
 """
 
-from typing import Final, assert_never
+from typing import assert_never
 
 from nemesis.processors import limits
 from nemesis.processors.healer_facts import hold, is_paused, recovery, withhold
 from nemesis.processors.healer_state import (
-    SETTLED_MAX,
     HealerState,
     JobState,
     Pending,
-    Verdict,
-    bounded,
     ranks_of,
 )
+from nemesis.processors.healer_verdicts import fault_of, settle, verdict_ranks
 from nemesis.processors.ladder import Choice, Fault, JobView, NoRung, choose
-from nemesis.processors.playbooks import RANK_OF, job_rungs
-from nemesis.schemas.codes import Action
+from nemesis.processors.playbooks import job_rungs
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.facts import Conclusion, Fact
-from nemesis.schemas.policy import REGROUPING, Policy
-
-_ON_NODES: Final = frozenset({"swap_node", "drain_node"})
-"""A class that one of these cures is a fault of a node's part."""
+from nemesis.schemas.policy import REGROUPING
 
 
 def advance(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
@@ -45,47 +39,6 @@ def advance(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
             return []
         case _:
             assert_never(job.phase)
-
-
-def fault_of(state: HealerState, job: JobState) -> Fault:
-    """Everything that is wrong with a job, as one fault: the gravest verdict names the class."""
-    view = job.view()
-    playbooks = state.policy.playbooks
-    dead = set(job.exited) | set(job.silent)
-    bad: set[str] = set()
-    worst: Verdict | None = None
-    for verdict in job.verdicts:
-        if not verdict.known:
-            continue
-        rungs = job_rungs(verdict.fault_class, verdict.signature, playbooks)
-        ranks = set(verdict.ranks)
-        if not _ON_NODES.isdisjoint(rungs):
-            bad |= set(verdict.bad_nodes)
-            if verdict.bad_nodes:  # ranks that left the bad node are well
-                ranks &= view.ranks_on(verdict.bad_nodes)
-        if any(rung in REGROUPING for rung in rungs):
-            dead |= ranks
-        if worst is None or _gravity(verdict, state.policy) > _gravity(worst, state.policy):
-            worst = verdict
-    return Fault(
-        fault_class="unknown" if worst is None else worst.fault_class,
-        signature="" if worst is None else worst.signature,
-        target=f"job/{job.submitted.job}" if worst is None else worst.target,
-        dead=frozenset(dead) & view.members,
-        bad_nodes=frozenset(bad),
-        silent_nodes=frozenset(view.node_of(rank) for rank in job.silent),
-    )
-
-
-def first_rung(policy: Policy, verdict: Verdict) -> int:
-    """The place on the ladder of the first rung that would answer a verdict."""
-    if not verdict.known:
-        return RANK_OF["collect_more"]
-    return _gravity(verdict, policy)
-
-
-def _gravity(verdict: Verdict, policy: Policy) -> int:
-    return RANK_OF[job_rungs(verdict.fault_class, verdict.signature, policy.playbooks)[0]]
 
 
 def _open(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
@@ -173,7 +126,7 @@ def adopt_recovery(state: HealerState, job: JobState, decided: RecoveryDecided, 
         _after_advice(job, decided)
         return
     if decided.mode == "shadow":
-        job.answered = tuple(sorted({*job.exited, *job.silent, *_verdict_ranks(job)}))
+        job.answered = tuple(sorted({*job.exited, *job.silent, *verdict_ranks(job)}))
         settle(job, decided.action, frozenset())
         close(job)
         return
@@ -229,21 +182,24 @@ def _watch(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     ]
 
 
+def regroup(job: JobState, done: Pending) -> None:
+    """The job goes on in the new epoch."""
+    replaced = done.replaced()
+    job.epoch, job.members = done.epoch, done.members
+    job.moved = done.placements
+    job.spares = tuple(spare for spare in job.spares if spare not in done.joined)
+    job.exited = tuple(rank for rank in job.exited if rank not in replaced)
+    job.silent = tuple(rank for rank in job.silent if rank not in replaced)
+    job.answered = tuple(rank for rank in job.answered if rank not in replaced)
+    left = ranks_of(job.members) - ranks_of(done.started)
+    settle(job, done.action, left)
+    close(job)
+
+
 def give_up(job: JobState, pending: Pending) -> None:
     """This rung did not work, or nobody knows: the next one, never the same again."""
     job.failed = (*job.failed, pending.action)
     job.phase, job.pending = "holding", None
-
-
-def settle(job: JobState, action: Action, left: frozenset[int]) -> None:
-    """The verdicts that an action answers: all without a rank among `left`."""
-    for verdict in job.verdicts:
-        if verdict.known and left.isdisjoint(verdict.ranks):
-            job.settled[verdict.incident] = (verdict.revision, RANK_OF[action])
-    job.verdicts = [
-        each for each in job.verdicts if each.known and each.incident not in job.settled
-    ]
-    bounded(job.settled, SETTLED_MAX)
 
 
 def close(job: JobState) -> None:
@@ -273,7 +229,3 @@ def _usable(state: HealerState, job: JobState) -> JobView:
         if spare not in forbidden and not state.nodes.get(spare, False)
     )
     return job.view(spares)
-
-
-def _verdict_ranks(job: JobState) -> set[int]:
-    return {rank for verdict in job.verdicts if verdict.known for rank in verdict.ranks}

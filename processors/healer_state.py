@@ -59,6 +59,10 @@ class Pending(msgspec.Struct, array_like=True):
     claim_deadline_ns: int = 0
     """0: nobody has claimed it."""
 
+    def replaced(self) -> frozenset[int]:
+        """Ranks whose processes the plan ends."""
+        return ranks_of(self.started) | frozenset(self.removed)
+
 
 class JobState(msgspec.Struct, array_like=True):
     """One job."""

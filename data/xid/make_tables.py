@@ -103,7 +103,7 @@ def nvlink5_table() -> str:
                 resolutions[key] = rule["resolution"]
         for head, resolutions in grouped.items():
             listed = ", ".join(f"{key}: {_quoted(value)}" for key, value in resolutions.items())
-            lines.append(f"        Nvlink5Rule({', '.join(head)}, {{")
+            lines += [f"        Nvlink5Rule({head[0]},", f"            {', '.join(head[1:])}, {{"]
             lines += textwrap.wrap(
                 listed, WIDTH, initial_indent=" " * 12, subsequent_indent=" " * 12
             )

@@ -29,7 +29,7 @@ from nemesis.schemas.facts import (
     observation_id,
     split_subject,
 )
-from nemesis.schemas.kept import ConclusionUndeliverable, FactSkipped
+from nemesis.schemas.kept import ConclusionUndeliverable, FactSkipped, InputLost
 from nemesis.schemas.observed import ClockTicked, Observation
 from nemesis.schemas.operated import ProcessorActivated
 
@@ -288,6 +288,20 @@ class Fold:
         except (MalformedFactError, BadNameError) as error:
             return self.undeliverable(seq, identity, json.encode(conclusion.data), error.message)
         return Emission(seq, subject, payload, identity, conclusion.urgent)
+
+    def input_lost(self, seq: int, from_seq: int, to_seq: int) -> Emission:
+        """What is said before input seq where those before it expired unread."""
+        name = self.processor.name
+        data = InputLost(
+            at_ns=self.log_time_ns,
+            reason=f"inputs {from_seq} to {to_seq} expired before {name} had read them",
+            name=name,
+            from_seq=from_seq,
+            to_seq=to_seq,
+        )
+        identity = f"{name}/{seq}/lost"
+        conclusion = Conclusion(data=data, key=name, cause=())
+        return Emission(seq, *self._encoded(identity, conclusion), identity, False)
 
     def undeliverable(self, seq: int, identity: str, refused: bytes, error: str) -> Emission:
         """What takes the place of a conclusion that the log can never hold."""

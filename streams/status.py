@@ -1,0 +1,87 @@
+"""What each copy says of itself once a second, for `nemesis status`: one small file a copy.
+
+A perfect log can hide a dead copy, so every copy shows how far it has read.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from nemesis.schemas.tokens import token_of
+
+if TYPE_CHECKING:
+    from nemesis.streams.lane import Lane
+    from nemesis.streams.watch import Watch
+
+
+class CopyStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one copy of one processor stands."""
+
+    name: str
+    version: int
+    slot: int
+    pid: int
+    stage: str
+    active: bool
+    """Its version is activated."""
+    standby: bool
+    """Another copy writes."""
+    in_seq: int
+    """Every input up to here is answered."""
+    read_seq: int
+    """Every input up to here is stepped by this copy."""
+    last_seq: int
+    """The end of the log."""
+    lag_seq: int
+    log_time_ns: int
+    """Time of the last tick this copy read; how far it lies behind now is the lag in seconds."""
+    clock_silent: bool
+    log_full: bool
+    commits_count: int
+    refused_count: int
+
+    @classmethod
+    def of(cls, lane: "Lane", watch: "Watch", *, slot: int) -> Self:
+        """The status of a lane."""
+        return cls(
+            name=lane.name,
+            version=lane.processor.version,
+            slot=slot,
+            pid=os.getpid(),
+            stage=lane.stage,
+            active=lane.fold.active,
+            standby=lane.committer.standby,
+            in_seq=lane.position.in_seq,
+            read_seq=lane.read_seq,
+            last_seq=watch.last_seq,
+            lag_seq=max(0, watch.last_seq - lane.read_seq),
+            log_time_ns=lane.fold.log_time_ns,
+            clock_silent=watch.clock_silent,
+            log_full=lane.committer.full,
+            commits_count=lane.committer.commits_count,
+            refused_count=lane.committer.refused_count,
+        )
+
+
+def write_status(folder: Path, copies: Iterable[CopyStatus]) -> None:
+    """Replace the files of these copies."""
+    for each in copies:
+        path = folder / f"{token_of(f'{each.name}@{each.version}')}.{each.slot}.json"
+        fresh = path.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(each))
+        fresh.chmod(0o600)
+        fresh.replace(path)
+
+
+def read_status(folder: Path) -> list[CopyStatus]:
+    """What every copy on this machine last said; dead ones too, see `pid`."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.append(msgspec.json.decode(path.read_bytes(), type=CopyStatus))
+        except (OSError, msgspec.DecodeError):
+            continue  # a copy that ends at this moment, or a file of another release
+    return found

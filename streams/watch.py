@@ -1,0 +1,119 @@
+"""Whether the log is still the one that was read, and whether it still comes in.
+
+Why: a server that comes back with an older store (power cut, backup) says nothing; readers would
+miss facts that were written again and keep facts that no longer exist. How: the end of the log
+never lies before what was read, and the last record read keeps its storage time. Both are looked
+at each second, and before anything is written on a connection that broke in between.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from nemesis.schemas.errors import NemesisError
+from nemesis.schemas.facts import Record
+from nemesis.streams.errors import LogUnavailableError
+from nemesis.streams.log import Bounds
+from nemesis.streams.port import RunnerLog
+
+CHECK_PERIOD_S: Final = 1.0
+STALLED_S: Final = 10.0  # several of the reader's own restarts
+CLOCK_SILENT_S: Final = 5.0
+RETRY_S: Final = 0.1
+
+
+class ShortenedError(NemesisError):
+    """The log ends before what was read, or says something else there."""
+
+    def __init__(self, read_seq: int, last_seq: int) -> None:
+        super().__init__(
+            f"the log was rolled back: record {read_seq} was read and is not there any more,"
+            f" it ends at {last_seq}",
+            hint="the copy rebuilds its state from the log as it is now",
+        )
+        self.read_seq: Final = read_seq
+        self.last_seq: Final = last_seq
+
+
+class StalledError(NemesisError):
+    """The log goes on and nothing of it arrives."""
+
+
+class Watch:
+    """What one process knows about the log that it reads."""
+
+    def __init__(self, logs: Sequence[RunnerLog]) -> None:
+        """`logs`: connections to one log; the first one answers what is asked here."""
+        self.last_seq = 0
+        """The end of the log, a second ago at most."""
+        self.read_seq = 0
+        self._logs: Final = logs
+        self._read_stored_ns = 0
+        self._verified_count = self._lost_count()
+        self._read_at = asyncio.get_running_loop().time()
+        self._tick_at = self._read_at
+
+    @property
+    def clock_silent(self) -> bool:
+        """No tick came in for too long: timeouts and validity stand still."""
+        return asyncio.get_running_loop().time() - self._tick_at > CLOCK_SILENT_S
+
+    def read(self, record: Record) -> None:
+        """Records up to this one arrived."""
+        self.read_seq = record.seq
+        self._read_stored_ns = record.stored_ns
+        self._read_at = asyncio.get_running_loop().time()
+
+    def ticked(self) -> None:
+        """A tick came in."""
+        self._tick_at = asyncio.get_running_loop().time()
+
+    async def verified(self) -> None:
+        """Return once the log is known to be the one that was read.
+
+        Raises:
+            ShortenedError: it is not.
+        """
+        while self._verified_count != (count := self._lost_count()):
+            try:
+                await self._compare()
+            except LogUnavailableError:
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._verified_count = count
+
+    async def run(self, each: Callable[[], Awaitable[None]]) -> None:
+        """Compare once a second, for ever, and then do what else is due.
+
+        Raises:
+            ShortenedError: the log was rolled back.
+            StalledError: reading has come to a halt.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(CHECK_PERIOD_S)
+            try:
+                bounds = await self._compare()
+                if bounds.last_seq > self.read_seq and loop.time() - self._read_at > STALLED_S:
+                    raise StalledError(
+                        f"nothing arrived for {STALLED_S:g} s after record {self.read_seq},"
+                        f" the log ends at {bounds.last_seq}"
+                    )
+                await each()
+            except LogUnavailableError:
+                self._read_at = loop.time()  # away is not stalled
+
+    def _lost_count(self) -> int:
+        return sum(log.lost_count for log in self._logs)
+
+    async def _compare(self) -> Bounds:
+        read_seq, stored_ns = self.read_seq, self._read_stored_ns
+        bounds = await self._logs[0].bounds()
+        self.last_seq = bounds.last_seq
+        if bounds.last_seq < read_seq:
+            raise ShortenedError(read_seq, bounds.last_seq)
+        if read_seq and bounds.last_seq > read_seq:
+            record = await self._logs[0].get(read_seq)
+            if record is not None and record.stored_ns != stored_ns:
+                raise ShortenedError(read_seq, bounds.last_seq)
+        return bounds

@@ -1,0 +1,1 @@
+"""The runner under faults: simulated ones by the thousand, real ones with real processes."""

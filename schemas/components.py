@@ -6,9 +6,9 @@ inventory, never names.
 """
 
 import re
-from typing import Final
+from typing import Final, cast
 
-from nemesis.schemas.codes import COMPONENT_KINDS
+from nemesis.schemas.codes import COMPONENT_KINDS, ComponentKind
 from nemesis.schemas.errors import BadNameError
 
 UNKNOWN_HOST: Final = "localhost"
@@ -47,7 +47,7 @@ def rank(job: str, number: int) -> str:
     return f"rank/{job}/{number}"
 
 
-def kind_of(component: str) -> str:
+def kind_of(component: str) -> ComponentKind:
     """The kind of a component name.
 
     Raises:
@@ -56,7 +56,7 @@ def kind_of(component: str) -> str:
     kind, slash, rest = component.partition("/")
     if not slash or not rest or kind not in COMPONENT_KINDS:
         raise BadNameError(f"not a component: {component[:60]!r}, expected kind/name")
-    return kind
+    return cast(ComponentKind, kind)
 
 
 def node_of(component: str) -> str | None:

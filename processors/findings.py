@@ -1,0 +1,59 @@
+"""What a set of observations proves: the common currency of all rules of attribution."""
+
+from typing import Final
+
+import msgspec
+
+from nemesis.schemas.codes import FaultClass, Signature, Verdict
+
+TEXT_CHARS_MAX: Final = 1000  # a kernel record is at most 1 KiB (kernel/printk)
+
+
+class Proof(msgspec.Struct, frozen=True, array_like=True):
+    """One observation and what it proves."""
+
+    fact: str
+    seq: int
+    says: str
+    text: str = ""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict in the making."""
+
+    verdict: Verdict
+    fault_class: FaultClass
+    reason: str
+    confidence_ppm: int
+    level: int
+    """How much it explains; of several findings of one incident the highest one is the root."""
+    culprits: tuple[str, ...] = ()
+    """Canonical names, sorted."""
+    victims: tuple[str, ...] = ()
+    signature: Signature = ""
+    driver_action: str = ""
+    proofs: tuple[Proof, ...] = ()
+    missing: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+    """Jobs that it touches beyond those with ranks on the culprits."""
+
+
+# Levels of findings. A dead device explains everything that follows on its node and in its job;
+# a silent node explains its ranks; what ranks did explains what programs printed; a row remap
+# explains nothing but itself.
+OFF_BUS: Final = 90
+MEMORY_LOST: Final = 80
+MEMORY_CONTAINED: Final = 75
+NVLINK_FATAL: Final = 70
+NVSWITCH_FATAL: Final = 65
+HOST_MEMORY: Final = 60
+NIC_FATAL: Final = 55
+DRIVER_HUNG: Final = 50
+NODE_SILENT: Final = 45
+RANK_EXITED: Final = 42
+PROGRAM_FAULT: Final = 44
+RANK_STUCK: Final = 40
+OUT_OF_MEMORY: Final = 35
+REMAP_PENDING: Final = 30
+RANK_LATE: Final = 25
+UNEXPLAINED: Final = 10

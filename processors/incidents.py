@@ -1,0 +1,99 @@
+"""What attribution remembers of one incident: its evidence and what was last said about it."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from nemesis.processors.findings import Finding, Proof
+from nemesis.processors.kernel_messages import KernelMessage
+
+CLUES_MAX: Final = 64  # kernel messages kept of one incident; equal ones count once
+EXITS_MAX: Final = 4096  # a job's ranks die together; their names are evidence only up to here
+
+
+class Clue(msgspec.Struct, frozen=True, array_like=True):
+    """A kernel message and where it comes from."""
+
+    node: str
+    proof: Proof
+    """`says` is empty until a rule has spoken."""
+    message: KernelMessage
+
+
+class Exit(msgspec.Struct, frozen=True, array_like=True):
+    """The end of a rank's process."""
+
+    node: str
+    proof: Proof
+    job: str
+    rank: int
+    pid: int
+    code: int
+    signal: int
+    at_ns: int
+    error_ns: int
+    """How far at_ns may be off, either way."""
+
+
+class Silence(msgspec.Struct, frozen=True, array_like=True):
+    """Nodes that stopped reporting together."""
+
+    nodes: tuple[str, ...]
+    since_ns: int
+    """Log time of the last fact from the first of them."""
+    proof: Proof
+    """The tick that found it."""
+    domain: str = ""
+    """What they share, where they are too many to have failed one by one."""
+
+
+class Incident(msgspec.Struct, kw_only=True):
+    """An open incident."""
+
+    id: str
+    opened_ns: int
+    changed_ns: int
+    """Log time of its latest evidence."""
+    due_ns: int = 0
+    """Log time at which it is to be judged again; 0 when nothing is new."""
+    nodes: list[str] = []
+    """Nodes whose evidence belongs to it."""
+    job: str = ""
+    clues: list[Clue] = []
+    exits: list[Exit] = []
+    stuck: Finding | None = None
+    """What the flight recorders of the job prove."""
+    silence: Silence | None = None
+    late: bool = False
+    revisions: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Verdicts given so far."""
+    level: int = 0
+    """How much the last verdict explains."""
+    said: bytes = b""
+    """Digest of the last verdict."""
+
+    def take_nodes(self, nodes: Sequence[str], now_ns: int) -> None:
+        """New evidence about these nodes: judge it now."""
+        self.nodes += [node for node in nodes if node not in self.nodes]
+        self.changed_ns = self.due_ns = now_ns
+
+    def take_clue(self, clue: Clue) -> bool:
+        """Add a kernel message; whether it is news."""
+        if len(self.clues) >= CLUES_MAX:
+            return False
+        if any(each.node == clue.node and each.message == clue.message for each in self.clues):
+            return False
+        self.clues.append(clue)
+        if clue.node not in self.nodes:
+            self.nodes.append(clue.node)
+        return True
+
+    def take_exit(self, exited: Exit) -> bool:
+        """Add the end of a rank; whether it is news."""
+        if len(self.exits) >= EXITS_MAX:
+            return False
+        if any(each.job == exited.job and each.rank == exited.rank for each in self.exits):
+            return False
+        self.exits.append(exited)
+        return True

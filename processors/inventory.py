@@ -1,0 +1,123 @@
+"""Which rank runs on which GPU of which node: jobs joined on what nodes said they are made of.
+
+Why: a flight recorder names ranks, a kernel log PCI addresses; only here do they meet. Rank r of a
+job runs on nodes[r // ranks_per_node], GPU r % ranks_per_node of that node's inventory (DESIGN of
+job_submitted), and moves where a completed recovery put it.
+"""
+
+import msgspec
+
+from nemesis.schemas import components
+from nemesis.schemas.observed import InventoryReported
+from nemesis.schemas.operated import JobSubmitted
+
+
+class Seat(msgspec.Struct, frozen=True, array_like=True):
+    """One rank of one job."""
+
+    job: str
+    rank: int
+
+
+class JobPlaces(msgspec.Struct):
+    """Where the ranks of a job run."""
+
+    nodes: list[str]
+    ranks_per_node: int
+    spares: list[str]
+    moved: dict[int, str] = {}
+    """Rank to node, where that differs from the submission."""
+    gone: set[int] = set()
+    """Ranks that a recovery removed."""
+
+    @property
+    def world(self) -> int:
+        """Ranks at submission."""
+        return len(self.nodes) * self.ranks_per_node
+
+
+class Inventory(msgspec.Struct):
+    """Nodes and jobs, as the log has told so far."""
+
+    gpus: dict[str, list[str]] = {}
+    """Node to the PCI addresses of its GPUs, in inventory order."""
+    nics: dict[str, dict[str, str]] = {}
+    """Node to {PCI address: name} of its NICs."""
+    uplinks: dict[str, list[str]] = {}
+    """Node to the switches that its NICs are plugged into, sorted."""
+    jobs: dict[str, JobPlaces] = {}
+
+    def report(self, data: InventoryReported) -> None:
+        """Take up what a node is made of; the newest report holds."""
+        self.gpus[data.node] = [gpu.pci for gpu in data.gpus]
+        self.nics[data.node] = {nic.pci: nic.name for nic in data.nics if nic.pci}
+        ports = (nic.switch_port.split("/") for nic in data.nics)
+        self.uplinks[data.node] = sorted({port[1] for port in ports if len(port) == 3})
+
+    def submit(self, data: JobSubmitted) -> None:
+        """Take up a job; a job of the same name begins anew."""
+        self.jobs[data.job] = JobPlaces(
+            nodes=list(data.nodes),
+            ranks_per_node=data.ranks_per_node,
+            spares=list(data.spares),
+        )
+
+    def node_of_rank(self, job: str, rank: int) -> str:
+        """The node of a rank, "" where it is not known."""
+        places = self.jobs.get(job)
+        if places is None or rank in places.gone:
+            return ""
+        if rank in places.moved:
+            return places.moved[rank]
+        return places.nodes[rank // places.ranks_per_node] if rank < places.world else ""
+
+    def gpu_of_rank(self, job: str, rank: int) -> str:
+        """The canonical name of a rank's GPU, "" where it is not known."""
+        node = self.node_of_rank(job, rank)
+        gpus = self.gpus.get(node, [])
+        places = self.jobs.get(job)
+        if not node or places is None:
+            return ""
+        index = rank % places.ranks_per_node
+        return components.gpu(node, gpus[index]) if index < len(gpus) else ""
+
+    def seats_on(self, node: str) -> list[Seat]:
+        """The ranks that run on a node, by job and rank."""
+        seats: list[Seat] = []
+        for job, places in sorted(self.jobs.items()):
+            own = places.ranks_per_node
+            ranks = {
+                rank
+                for index, each in enumerate(places.nodes)
+                if each == node
+                for rank in range(index * own, (index + 1) * own)
+            }
+            ranks -= places.gone | places.moved.keys()
+            ranks |= {rank for rank, at in places.moved.items() if at == node}
+            seats += [Seat(job, rank) for rank in sorted(ranks)]
+        return seats
+
+    def seats_of(self, component: str) -> list[Seat]:
+        """The ranks that sit on a component: on its GPU, or on its node where it serves all."""
+        kind, _, name = component.partition("/")
+        if kind == "rank":
+            job, _, rank = name.rpartition("/")
+            return [Seat(job, int(rank))]
+        node = components.node_of(component)
+        if node is None:
+            return []
+        seats = self.seats_on(node)
+        if kind in ("gpu", "nvlink"):
+            gpu = "gpu/" + "/".join(name.split("/")[:2])
+            return [seat for seat in seats if self.gpu_of_rank(seat.job, seat.rank) == gpu]
+        return [] if kind in ("process", "service") else seats
+
+    def serves_a_job(self, node: str) -> bool:
+        """Whether ranks run on the node."""
+        return any(
+            node in places.nodes or node in places.moved.values() for places in self.jobs.values()
+        )
+
+    def nic_name(self, node: str, pci: str) -> str:
+        """The canonical name of a NIC, by its PCI address where the inventory has no better."""
+        return f"nic/{node}/{self.nics.get(node, {}).get(pci, pci)}"

@@ -1,0 +1,207 @@
+"""What one line of a kernel log says, as far as it bears on faults of a training cluster.
+
+Why: producers forward lines as they are, so that new knowledge applies to old logs. How: a cheap
+look for a few words decides which pattern is tried; a line that says nothing about a fault is
+None. Prefixes of readers (time stamps, host, `kernel:`) may still be there. Not here: what several
+lines prove together (kernel_findings.py).
+
+Shapes: docs.nvidia.com/deploy/xid-errors; github.com/NVIDIA/open-gpu-kernel-modules; Linux
+drivers/pci/pcie/aer.c, drivers/edac, mm/oom_kill.c and
+drivers/net/ethernet/mellanox/mlx5/core/health.c; the tests of leptonai/gpud and NVIDIA/NVSentinel.
+"""
+
+import re
+from typing import Final, Literal
+
+import msgspec
+
+from nemesis.schemas.components import pci_address
+
+Kind = Literal[
+    "xid",
+    "sxid",
+    "gpu_named",
+    "gpu_lost",
+    "gsp_stuck",
+    "aer",
+    "aer_unrecovered",
+    "dimm_uncorrectable",
+    "oom_kill",
+    "nic_fatal",
+]
+Severity = Literal["", "fatal", "nonfatal", "corrected"]
+
+
+class KernelMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line that bears on a fault."""
+
+    kind: Kind
+    code: int = -1
+    """Xid or SXid number."""
+    device: str = ""
+    """PCI address in canonical form."""
+    driver: str = ""
+    """The kernel driver that speaks, of AER lines."""
+    severity: Severity = ""
+    pid: int = -1
+    process: str = ""
+    link_index: int = -1
+    switch_index: int = -1
+    caused_by: int = -1
+    """The Xid that this one names as its cause on the same GPU."""
+    driver_action: int = -1
+    """The recovery action that Xid 154 changed to, numbered as NVML field 230."""
+    unit: str = ""
+    """The NVLink5 unit of Xid 144-150, for example NETIR_LINK_EVT."""
+    registers: tuple[int, ...] = ()
+    """Interrupt information and error status of Xid 144-150."""
+    label: str = ""
+    """The memory module, as the board prints it."""
+    detail: bool = False
+    """Registers of an event that another line reports: no event of its own."""
+
+
+_PCI: Final = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"
+_XID: Final = re.compile(
+    rf"NVRM: Xid \((?:PCI:)?({_PCI})(?: GPU-I:\d+)?\): (\d{{1,9}})(?=\D|\Z)(.*)", re.DOTALL
+)
+_PID: Final = re.compile(r", pid='?(\d+|<unknown>)'?")
+_PROCESS: Final = re.compile(r", name='?([^,']*)'?")
+_CAUSED_BY: Final = re.compile(r"caused by previous Xid (\d{1,6})")
+_ACTION: Final = re.compile(
+    r"action changed from 0x[0-9a-f]+ \([^)]*\) to 0x([0-9a-f]{1,4})\b", re.I
+)
+_NVLINK5: Final = re.compile(
+    r"(\w+)\s+(Fatal|Nonfatal)\s+XC\d\s+i\d+\s+Link\s+(-?\d+)\s*\(([0-9a-fx ]*)\)", re.I
+)
+_LINK_FATAL: Final = re.compile(r"NVLink: fatal error detected on link (\d+)")
+_SXID: Final = re.compile(
+    rf"nvidia-nvswitch(\d+): SXid \(PCI:({_PCI})\): (\d{{1,9}}), (.*)", re.DOTALL
+)
+_SXID_SEVERITY: Final = re.compile(r"(Fatal|Non-fatal)\b", re.I)
+_SXID_LINK: Final = re.compile(r"Link (\d+)")
+_GPU_NAMED: Final = re.compile(rf"NVRM: The NVIDIA GPU ({_PCI})")
+_GPU_LOST: Final = re.compile(rf"NVRM: (?:GPU ({_PCI}): GPU has )?.*?fallen off the bus")
+_GSP_STUCK: Final = re.compile(rf"NVRM: Rate limiting GSP RPC error prints for GPU at PCI:({_PCI})")
+_AER: Final = re.compile(rf"(\S+) ({_PCI}): (?:AER: )?PCIe Bus Error: severity=([^,]*)")
+_AER_RECEIVED: Final = re.compile(
+    rf"pcieport ({_PCI}): AER: (?:Multiple )?"
+    r"(Corrected|Uncorrect(?:ed|able) \((?:Non-)?Fatal\)) error"
+)
+_AER_UNRECOVERED: Final = re.compile(rf"(\S+) ({_PCI}): AER: can't recover")
+_DIMM: Final = re.compile(r"EDAC \S+?: \d+ UE .*? on (\S+)")
+_OOM: Final = re.compile(r"(?:Out of memory|out of memory): Kill(?:ed)? process (\d+) \(([^)]*)\)")
+_MLX5: Final = re.compile(rf"mlx5_core ({_PCI}):? (.*)", re.DOTALL)
+_NIC_FATAL: Final = re.compile(
+    r"device's health compromised - reached miss count"
+    r"|unrecoverable hardware error"
+    r"|ENABLE_HCA\(0x104\) timeout"
+    r"|Fatal error|fatal firmware error|device is in fatal|health recovery failed"
+    r"|timeout\. Will cause a leak of a command resource"
+)
+_UNKNOWN_PIDS: Final = frozenset({"<unknown>", ""})
+
+
+def parse(text: str) -> KernelMessage | None:
+    """What the line says, or None where it bears on no fault."""
+    if "NVRM: " in text:
+        return _of_nvidia(text)
+    if "SXid" in text:
+        return _of_nvswitch(text)
+    if "AER" in text or "PCIe Bus Error" in text:
+        return _of_pcie(text)
+    if "mlx5_core" in text:
+        return _of_mlx5(text)
+    if "EDAC" in text:
+        match = _DIMM.search(text)
+        return match and KernelMessage(kind="dimm_uncorrectable", label=match[1])
+    if "Kill" in text:
+        match = _OOM.search(text)
+        return match and KernelMessage(kind="oom_kill", pid=int(match[1][:18]), process=match[2])
+    return None
+
+
+def _of_nvidia(text: str) -> KernelMessage | None:
+    if match := _XID.search(text):
+        return _xid(pci_address(match[1]), int(match[2]), match[3])
+    if "fallen off the bus" in text:
+        named = _GPU_NAMED.search(text)
+        lost = _GPU_LOST.search(text)
+        device = (named and named[1]) or (lost and lost[1]) or ""
+        return KernelMessage(kind="gpu_lost", code=79, device=pci_address(device) if device else "")
+    if match := _GPU_NAMED.search(text):
+        return KernelMessage(kind="gpu_named", device=pci_address(match[1]))
+    if match := _GSP_STUCK.search(text):
+        return KernelMessage(kind="gsp_stuck", device=pci_address(match[1]))
+    return None
+
+
+def _xid(device: str, code: int, rest: str) -> KernelMessage:
+    pid, process = _PID.search(rest), _PROCESS.search(rest)
+    caused_by, action = _CAUSED_BY.search(rest), _ACTION.search(rest)
+    nvlink5, fatal_link = _NVLINK5.search(rest), _LINK_FATAL.search(rest)
+    severity: Severity = "fatal" if fatal_link else ""
+    if nvlink5:
+        severity = "fatal" if nvlink5[2].lower() == "fatal" else "nonfatal"
+    link = (nvlink5 and nvlink5[3]) or (fatal_link and fatal_link[1]) or "-1"
+    return KernelMessage(
+        kind="xid",
+        code=code,
+        device=device,
+        severity=severity,
+        pid=int(pid[1][:18]) if pid and pid[1] not in _UNKNOWN_PIDS else -1,
+        process=process[1] if process and process[1] not in _UNKNOWN_PIDS else "",
+        link_index=int(link[:9]),
+        caused_by=int(caused_by[1]) if caused_by else -1,
+        driver_action=int(action[1], 16) if action and code == 154 else -1,
+        unit=nvlink5[1] if nvlink5 else "",
+        registers=_registers(nvlink5[4]) if nvlink5 else (),
+    )
+
+
+def _registers(text: str) -> tuple[int, ...]:
+    words = [word for word in text.split() if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", word)]
+    return tuple(int(word, 16) for word in words[:8])
+
+
+def _of_nvswitch(text: str) -> KernelMessage | None:
+    match = _SXID.search(text)
+    if match is None:
+        return None
+    severity, link = _SXID_SEVERITY.match(match[4]), _SXID_LINK.search(match[4])
+    return KernelMessage(
+        kind="sxid",
+        code=int(match[3]),
+        device=pci_address(match[2]),
+        severity="" if not severity else "fatal" if severity[1].lower() == "fatal" else "nonfatal",
+        link_index=int(link[1][:9]) if link else -1,
+        switch_index=int(match[1][:9]),
+        detail=match[4].startswith(("Data ", "Severity ")),
+    )
+
+
+def _of_pcie(text: str) -> KernelMessage | None:
+    if match := _AER.search(text):
+        return KernelMessage(
+            kind="aer", driver=match[1], device=pci_address(match[2]), severity=_aer(match[3])
+        )
+    if match := _AER_RECEIVED.search(text):
+        return KernelMessage(
+            kind="aer", driver="pcieport", device=pci_address(match[1]), severity=_aer(match[2])
+        )
+    if match := _AER_UNRECOVERED.search(text):
+        return KernelMessage(kind="aer_unrecovered", driver=match[1], device=pci_address(match[2]))
+    return None
+
+
+def _aer(severity: str) -> Severity:
+    if "orrected" in severity and "Uncorrected" not in severity:
+        return "corrected"
+    return "nonfatal" if "non-fatal" in severity.lower() else "fatal"
+
+
+def _of_mlx5(text: str) -> KernelMessage | None:
+    match = _MLX5.search(text)
+    if match is None or not _NIC_FATAL.search(match[2]):
+        return None
+    return KernelMessage(kind="nic_fatal", device=pci_address(match[1]))

@@ -1,0 +1,158 @@
+"""What one kernel message is worth: a root, a symptom, or nothing by itself.
+
+Why: of twenty lines that a dying GPU prints, one names the fault. How: each message has a role
+(class, level, signature) from NVIDIA's catalogue and from what public reports found to be roots;
+symptoms have none. Not here: what messages of one node prove together (kernel_findings.py).
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from nemesis.processors.findings import (
+    DRIVER_HUNG,
+    HOST_MEMORY,
+    MEMORY_CONTAINED,
+    MEMORY_LOST,
+    NIC_FATAL,
+    NVLINK_FATAL,
+    NVSWITCH_FATAL,
+    OFF_BUS,
+    OUT_OF_MEMORY,
+    PROGRAM_FAULT,
+    REMAP_PENDING,
+    UNEXPLAINED,
+)
+from nemesis.processors.kernel_messages import KernelMessage, Kind
+from nemesis.processors.nvlink5_table import ANY_STATUS, NVLINK5_RULES
+from nemesis.processors.sxid_table import SXIDS
+from nemesis.processors.xid_table import XIDS
+from nemesis.schemas.codes import FaultClass, Signature
+
+
+class Role(NamedTuple):
+    """What a message is worth."""
+
+    fault_class: FaultClass
+    level: int
+    says: str
+    signature: Signature = ""
+
+
+OFF_BUS_XID: Final = 79
+RECOVERY_ACTION_XID: Final = 154
+REMOVED_CHANNEL_XID: Final = 45
+DOUBLE_BIT_XID: Final = 48
+NVLINK_XID: Final = 74
+LINK_EVENT_XID: Final = 149  # NETIR, the unit at the link itself; 144-148 and 150 sit behind it
+NVLINK5_XIDS: Final = frozenset(NVLINK5_RULES)
+
+ECC_DETAIL_XIDS: Final = frozenset({DOUBLE_BIT_XID, 171, 172})
+# GSP timeout and error; PMU halt, context switch timeout, fatal timeout, failed start, and others
+# that leave a GPU which does not process any more
+_DRIVER_HUNG: Final = frozenset({119, 120, 46, 62, 109, 110, 143, 158, 169})
+_NVLINK: Final = NVLINK5_XIDS | {NVLINK_XID, 136, 155}
+_CHECK_PROGRAM: Final = frozenset({"CHECK_APP/CUDA", "WORKFLOW_XID_13", "WORKFLOW_XID_31"})
+_STOPPED_CHANNEL_XID: Final = 43  # follows 13 and 31; alone it is the program's channel too
+
+_BY_KIND: Final[Mapping[Kind, Role]] = {
+    "gpu_lost": Role("gpu.off_bus", OFF_BUS, "the GPU has fallen off the bus"),
+    "gsp_stuck": Role("gpu.driver", DRIVER_HUNG, "the GPU's system processor does not answer"),
+    "dimm_uncorrectable": Role(
+        "host.memory", HOST_MEMORY, "uncorrectable error of this memory module"
+    ),
+    "nic_fatal": Role("nic", NIC_FATAL, "the adapter's firmware failed or does not answer"),
+    "oom_kill": Role("host.oom", OUT_OF_MEMORY, "the kernel killed this process for memory"),
+    "aer": Role("unknown", UNEXPLAINED, "fatal error on the PCIe link below this port"),
+}
+# docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt: 48 without 94 counts as uncontained; 171 and 172
+# are details of 48; 140 is an error that escaped the usual handling
+_MEMORY: Final[Mapping[int, tuple[int, Signature]]] = {
+    **dict.fromkeys(sorted(ECC_DETAIL_XIDS | {95, 140}), (MEMORY_LOST, "ecc_uncontained")),
+    63: (REMAP_PENDING, "row_remap_pending"),
+    64: (MEMORY_LOST, "row_remap_failed"),
+    94: (MEMORY_CONTAINED, "ecc_contained"),
+}
+
+
+def role_of(message: KernelMessage) -> Role | None:
+    """What the message is worth alone; None for symptoms, context and what needs no action."""
+    match message.kind:
+        case "xid" if message.code == REMOVED_CHANNEL_XID:
+            return _of_cause(message)
+        case "xid":
+            return _of_xid(message)
+        case "sxid":
+            return _of_sxid(message)
+        case "gpu_lost" if not message.device:
+            return None
+        case "aer" if message.severity != "fatal":
+            return None
+        case kind:
+            return _BY_KIND.get(kind)
+
+
+def _of_cause(message: KernelMessage) -> Role | None:
+    """Xid 45 is never a root, but it may name one on the same GPU."""
+    if message.caused_by in (-1, REMOVED_CHANNEL_XID, RECOVERY_ACTION_XID):
+        return None
+    cause = KernelMessage(
+        kind="xid", code=message.caused_by, device=message.device, severity="fatal"
+    )
+    role = _of_xid(cause)
+    return role and role._replace(says=f"a channel was removed because of Xid {cause.code}")
+
+
+def _of_xid(message: KernelMessage) -> Role | None:
+    code = message.code
+    known = XIDS.get(code)
+    says = f"Xid {code}: {known.meaning if known else 'not in the catalogue'}"
+    if code == OFF_BUS_XID:
+        return Role("gpu.off_bus", OFF_BUS, says)
+    if code in _MEMORY:
+        level, signature = _MEMORY[code]
+        return Role("gpu.memory", level, says, signature)
+    if code in _NVLINK:
+        return Role("nvlink", NVLINK_FATAL, says) if _stops_link(message) else None
+    if code in _DRIVER_HUNG:
+        return Role("gpu.driver", DRIVER_HUNG, says)
+    if known is None:
+        return Role("unknown", UNEXPLAINED, says)
+    if code == _STOPPED_CHANNEL_XID or known.investigate in _CHECK_PROGRAM:
+        return Role("app.program", PROGRAM_FAULT, says)
+    if code == RECOVERY_ACTION_XID or known.immediate == "IGNORE":
+        return None
+    return Role("unknown", UNEXPLAINED, says)
+
+
+def _stops_link(message: KernelMessage) -> bool:
+    """Whether an NVLink5 error is more than a note, as the driver says or it decodes to."""
+    if message.severity != "nonfatal" or message.code not in NVLINK5_XIDS:
+        return True
+    if not message.registers:
+        return False
+    info = message.registers[0]
+    status = message.registers[1] if len(message.registers) > 1 else ANY_STATUS
+    for rule in NVLINK5_RULES[message.code]:
+        if not message.unit or message.unit.split("/")[0] not in rule.unit:
+            continue
+        if info & rule.info_mask == rule.info or info & rule.old_info_mask == rule.old_info:
+            resolution = rule.resolutions.get(status) or rule.resolutions.get(ANY_STATUS)
+            if resolution is not None:
+                return resolution != "IGNORE"
+    return False
+
+
+def _of_sxid(message: KernelMessage) -> Role | None:
+    if message.detail or message.severity == "nonfatal":
+        return None
+    known = SXIDS.get(message.code)
+    if message.severity != "fatal" and not (known and known.always_fatal):
+        return None
+    meaning = known.meaning if known else "not in the catalogue"
+    return Role("nvlink", NVSWITCH_FATAL, f"SXid {message.code}: {meaning}")
+
+
+def is_switch_dead(message: KernelMessage) -> bool:
+    """Whether an SXid is one of the switch itself rather than of one of its links."""
+    known = SXIDS.get(message.code)
+    return message.kind == "sxid" and known is not None and known.always_fatal

@@ -1,0 +1,103 @@
+"""Which open incident a piece of evidence belongs to.
+
+Why: two pieces of evidence of one fault must not become two recoveries, two faults not one. How:
+evidence on a node belongs to what is open on that node; what one program or one job shows on many
+nodes belongs together; a process that was killed is a fault of its own unless it died with others.
+"""
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+
+from nemesis.processors.exits import is_own_death
+from nemesis.processors.findings import PROGRAM_FAULT
+from nemesis.processors.incidents import Clue, Exit, Incident
+from nemesis.processors.inventory import Inventory
+from nemesis.processors.kernel_rules import role_of
+
+SECOND_NS: Final = 1_000_000_000
+# A dying GPU prints for a second or two: 48 to 154 within one (NVIDIA/gpu-operator#1146)
+HOLD_NS: Final = 2 * SECOND_NS
+# Recorded: 12 s from a GPU's Xid 79 to the switches' SXid, 51 s between one program's Xid 31s
+JOIN_NS: Final = 120 * SECOND_NS
+
+
+class Incidents(msgspec.Struct):
+    """The open incidents, in the order in which they opened."""
+
+    open_ones: list[Incident] = []
+
+    def open(self, opened_by: str, now_ns: int, *, late: bool) -> Incident:
+        """A new incident, named after the fact that opened it."""
+        incident = Incident(
+            id=f"i-{sha256(opened_by.encode()).hexdigest()[:10]}",
+            opened_ns=now_ns,
+            changed_ns=now_ns,
+            late=late,
+        )
+        self.open_ones.append(incident)
+        return incident
+
+    def close(self, is_over: Callable[[Incident], bool]) -> None:
+        """Forget those that are over."""
+        if any(is_over(each) for each in self.open_ones):
+            self.open_ones = [each for each in self.open_ones if not is_over(each)]
+
+    def on_node(self, node: str, now_ns: int) -> Incident | None:
+        """The one that evidence on this node belongs to."""
+        for incident in reversed(self.open_ones):
+            if node in incident.nodes and now_ns - incident.changed_ns <= JOIN_NS:
+                return incident
+        return None
+
+    def of_program(self, clue: Clue, now_ns: int, inventory: Inventory) -> Incident | None:
+        """The one of the same program on another node."""
+        if not _is_program(clue):
+            return None
+        jobs = {seat.job for seat in inventory.seats_on(clue.node)}
+        for incident in self.open_ones:
+            if now_ns - incident.changed_ns > JOIN_NS:
+                continue
+            nodes = {each.node for each in incident.clues if _is_program(each)}
+            if any(seat.job in jobs for node in nodes for seat in inventory.seats_on(node)):
+                return incident
+        return None
+
+    def of_exit(self, exited: Exit, now_ns: int, inventory: Inventory) -> Incident | None:
+        """The one that the end of a rank belongs to."""
+        on_node = self.on_node(exited.node, now_ns)
+        if on_node is not None and on_node.job in ("", exited.job):
+            on_node.job = exited.job
+            return on_node
+        gathered_ns = HOLD_NS if is_own_death(exited) else JOIN_NS
+        for incident in self.open_ones:
+            if now_ns - incident.changed_ns > gathered_ns:
+                continue
+            if incident.job == exited.job or _touches(incident, exited.job, inventory):
+                return incident
+        return None
+
+    def of_job(
+        self, job: str, nodes: Sequence[str], now_ns: int, within_ns: int
+    ) -> Incident | None:
+        """The one of a job or of any of these nodes, on a node first."""
+        recent = [each for each in self.open_ones if now_ns - each.changed_ns <= within_ns]
+        for incident in reversed(recent):
+            if any(node in incident.nodes for node in nodes):
+                return incident
+        return next((each for each in recent if job and each.job == job), None)
+
+
+def _is_program(clue: Clue) -> bool:
+    role = role_of(clue.message)
+    return role is not None and role.level == PROGRAM_FAULT
+
+
+def _touches(incident: Incident, job: str, inventory: Inventory) -> bool:
+    places = inventory.jobs.get(job)
+    if places is None:
+        return False
+    own = {*places.nodes, *places.moved.values()}
+    return any(node in own for node in incident.nodes)

@@ -1,0 +1,114 @@
+"""Which nodes stopped reporting, and whether that says something about them.
+
+Why: a node that lost power writes no last line. But silence is weak evidence: a node that was cut
+off from the log spools and delivers later, and many that fall silent together lost a network, not
+their lives. How: a node that serves a job and was not heard for three of its periods is silent;
+if at least two others and a tenth of its failure domain fell silent with it, the domain is named
+instead. Not here: what a silent node's ranks prove (verdicts.py).
+"""
+
+from typing import Final
+
+import msgspec
+
+from nemesis.processors.findings import Proof
+from nemesis.processors.incidents import Silence
+from nemesis.processors.inventory import Inventory
+from nemesis.schemas.facts import Fact
+
+SECOND_NS: Final = 1_000_000_000
+PERIODS: Final = 3  # one lost message and one late one are no silence
+PERIOD_NS: Final = 5 * SECOND_NS  # of a node that does not say how often it polls
+SILENT_NS_MIN: Final = 3 * SECOND_NS  # ticks come each second; less than three cannot be told
+OTHERS_MIN: Final = 2  # DESIGN: two others and a tenth of the domain make it a network finding
+DOMAIN_SHARE_PPM: Final = 100_000
+ALL_NODES: Final = "the cluster"
+
+
+class Hearing(msgspec.Struct):
+    """When each node was last heard, in log time."""
+
+    last_ns: dict[str, int] = {}
+    period_ns: dict[str, int] = {}
+    """Only of nodes that poll at another period than PERIOD_NS."""
+    told: dict[str, int] = {}
+    """Silent nodes that were answered: when they were last heard."""
+    spooling: dict[str, int] = {}
+    """Nodes that announced a spool, and when."""
+
+    def heard(self, fact: Fact, period_ns: int) -> None:
+        """A fact of this node was read."""
+        node = fact.key
+        self.last_ns[node] = fact.log_time_ns
+        if self.spooling and not fact.late:
+            self.spooling.pop(node, None)
+        if period_ns and period_ns != self.period_ns.get(node, PERIOD_NS):
+            self.period_ns[node] = period_ns
+
+    def spooled(self, node: str, log_time_ns: int) -> None:
+        """The node was cut off from the log, not silent."""
+        self.last_ns[node] = log_time_ns
+        self.spooling[node] = log_time_ns
+        self.told.pop(node, None)
+
+    def fallen_silent(self, tick: Fact, inventory: Inventory) -> list[Silence]:
+        """Nodes that fell silent and were not told before; at most one finding a domain."""
+        now_ns = tick.log_time_ns
+        overdue = [
+            node
+            for node, last_ns in self.last_ns.items()
+            if now_ns - last_ns > SILENT_NS_MIN and now_ns - last_ns > self._limit_ns(node)
+        ]
+        if not overdue:
+            return []
+        return self._told(sorted(overdue), tick, inventory)
+
+    def _limit_ns(self, node: str) -> int:
+        return PERIODS * self.period_ns.get(node, PERIOD_NS)
+
+    def _told(self, overdue: list[str], tick: Fact, inventory: Inventory) -> list[Silence]:
+        found: list[Silence] = []
+        seen: set[str] = set()
+        for node in overdue:
+            last_ns = self.last_ns[node]
+            if node in seen or self.told.get(node) == last_ns or node in self.spooling:
+                continue
+            if not inventory.serves_a_job(node):
+                continue
+            domain, members = self._domain(node, inventory)
+            together = [
+                each for each in members if each == node or self._fell_with(each, node, tick)
+            ]
+            shared = (
+                len(together) > OTHERS_MIN
+                and len(together) * 1_000_000 >= len(members) * DOMAIN_SHARE_PPM
+            )
+            nodes = tuple(together) if shared else (node,)
+            seen.update(nodes)
+            for each in nodes:
+                self.told[each] = self.last_ns[each]
+            silent_s = (tick.log_time_ns - last_ns) // SECOND_NS
+            says = f"nothing from {', '.join(nodes[:8])} for {silent_s} s"
+            found.append(
+                Silence(nodes, last_ns, Proof(tick.id, tick.seq, says), domain if shared else "")
+            )
+        return found
+
+    def _domain(self, node: str, inventory: Inventory) -> tuple[str, list[str]]:
+        """(name, nodes) of what the node shares with others: its switch, else the cluster."""
+        switches = inventory.uplinks.get(node, [])
+        if switches:
+            first = switches[0]
+            members = [
+                each for each in sorted(self.last_ns) if first in inventory.uplinks.get(each, [])
+            ]
+            if len(members) > OTHERS_MIN:
+                return f"switch/{first}", members
+        return ALL_NODES, sorted(self.last_ns)
+
+    def _fell_with(self, other: str, node: str, tick: Fact) -> bool:
+        """Whether another node was last heard about when this one was, and not since."""
+        period_ns = max(self.period_ns.get(other, PERIOD_NS), self.period_ns.get(node, PERIOD_NS))
+        silent_ns = tick.log_time_ns - self.last_ns[other]
+        apart_ns = abs(self.last_ns[other] - self.last_ns[node])
+        return apart_ns <= period_ns and silent_ns >= (PERIODS - 1) * period_ns

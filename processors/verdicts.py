@@ -1,0 +1,146 @@
+"""From the findings of one incident to the one verdict about it.
+
+Why: a GPU that fell off the bus, the rank that hangs on it and the node's fallout are one incident
+with one culprit. How: the finding of the highest level is the root; what the others prove about the
+same component becomes evidence, everything else they touch is a victim.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from nemesis.processors.exits import judge_exits
+from nemesis.processors.findings import (
+    NODE_SILENT,
+    OUT_OF_MEMORY,
+    RANK_EXITED,
+    TEXT_CHARS_MAX,
+    UNEXPLAINED,
+    Finding,
+    Proof,
+)
+from nemesis.processors.incidents import Incident, Silence
+from nemesis.processors.inventory import Inventory
+from nemesis.processors.kernel_findings import judge_kernel
+from nemesis.schemas import components
+from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed
+
+EVIDENCE_MAX: Final = 16
+VICTIMS_MAX: Final = 64
+HARDWARE: Final = frozenset({"gpu", "nic", "nvlink", "nvswitch", "dimm", "node"})
+
+
+def findings_of(incident: Incident, inventory: Inventory) -> list[Finding]:
+    """What each kind of evidence proves, the root first."""
+    found: list[Finding] = []
+    for node in sorted({clue.node for clue in incident.clues}):
+        clues = [clue for clue in incident.clues if clue.node == node]
+        finding = judge_kernel(node, clues, inventory)
+        if finding is not None:
+            found.append(finding)
+    exited = judge_exits(incident.exits, inventory)
+    found += [each for each in (exited, incident.stuck) if each is not None]
+    if incident.silence is not None:
+        found.append(_silent(incident.silence))
+    killed = {each.pid for each in incident.exits if each.pid}
+    return sorted(found, key=lambda each: (-_level(each, killed), each.culprits))
+
+
+def _level(finding: Finding, killed_pids: set[int]) -> int:
+    """A process that the kernel killed for memory explains the exit of that very process."""
+    if finding.level == OUT_OF_MEMORY:
+        pids = {int(name.rsplit("/", 1)[1]) for name in finding.culprits}
+        return RANK_EXITED + 1 if pids & killed_pids else finding.level
+    return finding.level
+
+
+def _silent(silence: Silence) -> Finding:
+    if silence.domain:
+        return Finding(
+            verdict="class-only",
+            fault_class="network.fabric",
+            reason=f"{len(silence.nodes)} nodes of {silence.domain} fell silent together",
+            confidence_ppm=700_000,
+            level=UNEXPLAINED + 1,
+            victims=tuple(components.node(name) for name in silence.nodes),
+            proofs=(silence.proof,),
+            missing=("the switches' counters", "the management network's state"),
+        )
+    return Finding(
+        verdict="attributed",
+        fault_class="unknown",
+        reason=f"{' and '.join(silence.nodes)} stopped reporting while the others go on",
+        confidence_ppm=800_000,
+        level=NODE_SILENT,
+        culprits=tuple(components.node(name) for name in silence.nodes),
+        proofs=(silence.proof,),
+        missing=("the node's console and power state",),
+    )
+
+
+def verdict_of(
+    incident: Incident, inventory: Inventory, at_ns: int
+) -> tuple[FaultAttributed, tuple[int, ...], int] | None:
+    """The verdict on an incident, the sequences it rests on, and the level of its root.
+
+    None where nothing is wrong.
+    """
+    found = findings_of(incident, inventory)
+    if not found:
+        return None
+    root, *others = found
+    proofs = _proofs(root, others)
+    seats = sorted(
+        {(seat.job, seat.rank) for name in root.culprits for seat in inventory.seats_of(name)}
+    )
+    jobs = sorted({job for job, _rank in seats} | set(root.jobs) | _own_job(incident))
+    first = seats[0][0] if seats else (jobs[0] if jobs else "")
+    jobs.sort(key=lambda job: job != first)
+    verdict = FaultAttributed(
+        at_ns=at_ns,
+        reason=root.reason,
+        incident=incident.id,
+        revision=incident.revisions,
+        verdict=root.verdict,
+        fault_class=root.fault_class,
+        culprits=tuple(Culprit(kind=components.kind_of(name), id=name) for name in root.culprits),
+        victims=_victims(root, others, inventory),
+        confidence_ppm=root.confidence_ppm,
+        evidence=tuple(
+            Evidence(fact=each.fact, says=each.says, text=each.text[:TEXT_CHARS_MAX])
+            for each in proofs
+        ),
+        missing=root.missing,
+        driver_action=root.driver_action,
+        jobs=tuple(jobs),
+        ranks=tuple(rank for job, rank in seats if job == first),
+        signature=root.signature,
+        late=incident.late,
+    )
+    return verdict, tuple(sorted({each.seq for each in proofs})), root.level
+
+
+def _own_job(incident: Incident) -> set[str]:
+    return {incident.job} if incident.job else set()
+
+
+def _proofs(root: Finding, others: Sequence[Finding]) -> list[Proof]:
+    proofs = list(root.proofs)
+    seen = {each.fact for each in proofs}
+    for finding in others:
+        for proof in finding.proofs:
+            if proof.fact not in seen and len(proofs) < EVIDENCE_MAX:
+                seen.add(proof.fact)
+                proofs.append(proof)
+    return proofs[:EVIDENCE_MAX]
+
+
+def _victims(root: Finding, others: Sequence[Finding], inventory: Inventory) -> tuple[str, ...]:
+    """What shows symptoms and is innocent: what lesser findings name, except parts of a culprit."""
+    guilty = set(root.culprits)
+    seats = {seat for name in root.culprits for seat in inventory.seats_of(name)}
+    own = {components.rank(seat.job, seat.rank) for seat in seats}
+    named = set(root.victims)
+    for finding in others:
+        named.update(finding.victims)
+        named.update(name for name in finding.culprits if components.kind_of(name) == "rank")
+    return tuple(sorted(named - guilty - own)[:VICTIMS_MAX])

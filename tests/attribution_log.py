@@ -1,0 +1,143 @@
+"""A log for tests of attribution: one helper a fact, and what was concluded."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from nemesis.processors.attribution import Attribution
+from nemesis.schemas import operated
+from nemesis.schemas.facts import Conclusion, Fact
+from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.observed import (
+    ClockTicked,
+    CollectiveRecorded,
+    GpuDescribed,
+    GroupDigest,
+    InventoryReported,
+    KernelLineLogged,
+    Observation,
+    ProcessExited,
+    SampleTaken,
+    SpoolAnnounced,
+)
+
+SECOND_NS = 1_000_000_000
+START_NS = 1_800_000_000 * SECOND_NS
+
+
+class Log:
+    """Facts in order, each handed to the processor as it is written."""
+
+    def __init__(self, processor: Attribution | None = None) -> None:
+        self.processor = processor or Attribution()
+        self.facts: list[Fact] = []
+        self.conclusions: list[Conclusion] = []
+        self.now_ns = START_NS
+        self._numbers: dict[tuple[str, str], int] = {}
+        self.tick(0)
+
+    @property
+    def verdicts(self) -> list[FaultAttributed]:
+        """Everything concluded, in order."""
+        return [each.data for each in self.conclusions if isinstance(each.data, FaultAttributed)]
+
+    @property
+    def last(self) -> FaultAttributed:
+        """The only incident's last verdict."""
+        assert len({verdict.incident for verdict in self.verdicts}) == 1, self.verdicts
+        return self.verdicts[-1]
+
+    def tick(self, seconds: float = 1.0) -> Sequence[Conclusion]:
+        """Log time goes on."""
+        self.now_ns += round(seconds * SECOND_NS)
+        return self._observe("tick", ClockTicked, "clock")
+
+    def kernel(self, text: str, node: str = "n1", **fields: Any) -> Sequence[Conclusion]:
+        """A node's kernel prints a line."""
+        return self._observe("kernel", KernelLineLogged, node, text=text, **fields)
+
+    def exited(
+        self, rank: int, *, node: str = "n1", job: str = "llama", **fields: Any
+    ) -> Sequence[Conclusion]:
+        """A rank's process ends."""
+        return self._observe("process", ProcessExited, node, job=job, rank=rank, **fields)
+
+    def digest(
+        self, rank: int, *groups: GroupDigest, node: str = "n1", job: str = "llama", **fields: Any
+    ) -> Sequence[Conclusion]:
+        """A rank's flight recorder is read."""
+        return self._observe(
+            "collective", CollectiveRecorded, node, job=job, rank=rank, groups=groups, **fields
+        )
+
+    def sample(self, node: str, **fields: Any) -> Sequence[Conclusion]:
+        """A node is polled."""
+        return self._observe("sample", SampleTaken, node, **fields)
+
+    def spooled(self, node: str) -> Sequence[Conclusion]:
+        """A node says that it was cut off from the log."""
+        return self._observe("spool", SpoolAnnounced, node)
+
+    def inventory(self, node: str, *pcis: str, **fields: Any) -> Sequence[Conclusion]:
+        """A node says what it is made of."""
+        gpus = tuple(GpuDescribed(pci=pci, index=index) for index, pci in enumerate(pcis))
+        return self._observe("inventory", InventoryReported, node, gpus=gpus, **fields)
+
+    def submitted(
+        self, *nodes: str, job: str = "llama", ranks_per_node: int = 2
+    ) -> Sequence[Conclusion]:
+        """A job is submitted."""
+        return self.event(
+            "job_submitted",
+            operated.JobSubmitted(
+                at_ns=self.now_ns,
+                by="alice",
+                reason="train",
+                job=job,
+                nodes=nodes,
+                ranks_per_node=ranks_per_node,
+            ),
+        )
+
+    def event(self, kind: str, data: Any, key: str = "k") -> Sequence[Conclusion]:
+        """Somebody else's fact."""
+        return self._take(kind, key, f"{kind}/{len(self.facts)}", self.now_ns, data)
+
+    def _observe(
+        self, kind: str, struct: type[Observation], node: str, **fields: Any
+    ) -> Sequence[Conclusion]:
+        number = self._numbers[node, kind] = self._numbers.get((node, kind), 0) + 1
+        fields.setdefault("at_ns", self.now_ns)
+        data = struct(node=node, start_ns=1, n=number, **fields)
+        return self._take(kind, node, f"{node}/{kind}/1/{number}", data.at_ns, data)
+
+    def _take(
+        self, kind: str, key: str, identity: str, at_ns: int, data: Any
+    ) -> Sequence[Conclusion]:
+        fact = Fact(
+            seq=len(self.facts) + 1,
+            kind=kind,
+            key=key,
+            id=identity,
+            at_ns=at_ns,
+            log_time_ns=self.now_ns,
+            late=at_ns < self.now_ns - 30 * SECOND_NS,
+            data=data,
+        )
+        self.facts.append(fact)
+        concluded = self.processor.step(fact)
+        self.conclusions += concluded
+        return concluded
+
+
+def xid(code: int, pci: str = "0000:1b:00", rest: str = "") -> str:
+    """A line of NVIDIA's driver."""
+    return f"NVRM: Xid (PCI:{pci}): {code}, {rest}"
+
+
+def cluster(*nodes: str, log: Log | None = None) -> Log:
+    """A log in which one job runs on two GPUs of each node."""
+    log = log or Log()
+    for node in nodes:
+        log.inventory(node, "0000:1b:00.0", "0000:1c:00.0")
+    log.submitted(*nodes)
+    return log

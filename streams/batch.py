@@ -30,7 +30,7 @@ _STORE_FAILED: Final = 10077  # "maximum bytes exceeded", or whatever the file s
 _AGAIN: Final = frozenset({10008, 10167, 10176, 10210, 10211})  # busy, or the batch was cut off
 
 TtlS = int | Literal["never"] | None
-"""How long a message is kept: seconds, for ever, or None: by the stream's max_age."""
+"""How long a message is kept: seconds, for ever, or None: as long as the stream keeps things."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

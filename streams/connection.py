@@ -194,17 +194,35 @@ class Connection:
     async def subscribe(
         self, subject: str, callback: Callable[[Msg], Awaitable[None]]
     ) -> Subscription:
-        """Hand every message of a subject to `callback`, in order, however many wait.
+        """Hand every message that somebody published on a subject to `callback`, in order.
+
+        What JetStream delivers is dropped: whoever may create a consumer may let the server
+        deliver any record of the log to any subject, past the permissions for publishing, and a
+        record must not pass for a plan or a report (tried on nats-server 2.15.1). Such messages
+        are told by their reply subject, which the server sets, or by being a status.
+
+        Raises:
+            LogUnavailableError: not connected.
+        """
+
+        async def published(msg: Msg) -> None:
+            if not msg.reply.startswith("$JS.") and "Status" not in (msg.headers or {}):
+                await callback(msg)
+
+        return await self.receive(subject, published)
+
+    async def receive(self, inbox: str, callback: Callable[[Msg], Awaitable[None]]) -> Subscription:
+        """Hand everything that arrives in an inbox to `callback`, in order, however many wait.
 
         Raises:
             LogUnavailableError: not connected.
         """
         try:
             return await self.client.subscribe(
-                subject, cb=callback, pending_msgs_limit=0, pending_bytes_limit=0
+                inbox, cb=callback, pending_msgs_limit=0, pending_bytes_limit=0
             )
         except nats_errors.Error as error:
-            raise LogUnavailableError(f"{subject}: {error}") from error
+            raise LogUnavailableError(f"{inbox}: {error}") from error
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """Take no more messages; nothing is left to do where the connection is closed."""
@@ -248,7 +266,7 @@ class Connection:
             ping_interval=PING_INTERVAL_S,
         )
         self._replies = self.client.new_inbox()
-        await self.subscribe(f"{self._replies}.*", self._on_reply)
+        await self.receive(f"{self._replies}.*", self._on_reply)
 
     async def _on_reply(self, msg: Msg) -> None:
         future = self._waiting.get(msg.subject.rpartition(".")[2])

@@ -5,6 +5,7 @@ sequence of its subject, the same again is safe: it is refused if it had been st
 """
 
 from collections.abc import AsyncIterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -21,6 +22,7 @@ from nemesis.streams.objects import ObjectStore
 from nemesis.streams.permissions import BLOBS, INCIDENTS, STATE, STREAM
 from nemesis.streams.reader import Reader
 
+TELEMETRY_TTL_S: Final = 24 * 3600
 SNAPSHOT_TTL_S: Final = 7 * 24 * 3600
 
 
@@ -204,8 +206,9 @@ async def connect(
     return Log(await Connection.open(url, login, name=name, timeout_s=timeout_s))
 
 
+@lru_cache(maxsize=65_536)
 def ttl_of(subject: str) -> TtlS:
-    """How long a message of this subject is kept.
+    """How long a message of this subject is kept: its writer says so, by the table of facts.
 
     Raises:
         BadNameError: not a subject of the log.
@@ -216,7 +219,7 @@ def ttl_of(subject: str) -> TtlS:
     kind = (TELEMETRY if space == "telemetry" else EVENTS).get(token)
     # an unknown event is a newer release's: keep it, as all of today's are kept
     kept = kind.kept_for_ever if kind else space == "events"
-    return "never" if kept else None
+    return "never" if kept else TELEMETRY_TTL_S
 
 
 __all__ = ["Bounds", "Log", "Message", "connect", "ttl_of"]

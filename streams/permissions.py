@@ -3,9 +3,9 @@
 A role is `kind` or `kind/name`: `node/n012`, `processor/healer`, `ticker`. Nobody can publish a
 fact that he does not own: owners come from `schemas/registry.py`, names become subject tokens, and
 the server checks every subject against the credential. Reading is by JetStream's API: pull
-consumers with names that nobody can guess, and direct gets. Known limit: who may create consumers
-may let the server deliver to any subject outside the streams, so whoever acts on `nemesis.plan.*`
-must check what it is told against the thing acted upon.
+consumers with names that nobody can guess, and direct gets. Known limit: who may create a consumer
+may let the server deliver records to any subject outside the streams; `Connection.subscribe` drops
+those.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -79,10 +79,8 @@ def permissions_of(role: str) -> Permissions:
     user = user_of(role)
     kind, _, name = role.partition("/")
     made = _MAKERS[kind](token_of(name) if name else "", name)
-    return Permissions(
-        made.publish, (*made.subscribe, f"_INBOX_{user}.>") if made.publish else made.subscribe,
-        made.may_answer,
-    )  # fmt: skip
+    inbox = (f"_INBOX_{user}.>",) if made.publish else ()
+    return Permissions(made.publish, (*made.subscribe, *inbox), made.may_answer)
 
 
 def standing_roles() -> tuple[str, ...]:

@@ -29,7 +29,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     log_bytes: int = LIMIT_BYTES
     store_bytes: int = STORE_LIMIT_BYTES
     """Of each of the four other streams."""
-    telemetry_age_s: int = DAY_S
     replicas: int = 1
 
 
@@ -71,7 +70,9 @@ def wanted_streams(limits: Limits) -> list[dict[str, Any]]:
     log = {
         "name": STREAM,
         "subjects": ["nemesis.telemetry.>", "nemesis.events.>", "nemesis.cursor.>"],
-        "max_age": limits.telemetry_age_s * _NS,
+        # never by age: at a restart the server drops what is older than max_age even if it is to
+        # be kept for ever, and a longer TTL counts no more than max_age (2.15.1, decision 0002)
+        "max_age": 0,
         "max_bytes": limits.log_bytes,
         "allow_msg_ttl": True,
         # `nemesis.events.>` is refused with a destination of another number of tokens

@@ -196,7 +196,7 @@ class Reader:
         self._lost_count = connection.lost_count
         name = connection.new_id()
         inbox = connection.client.new_inbox()
-        subscription = await connection.subscribe(inbox, self._on_message)
+        subscription = await connection.receive(inbox, self._on_message)
         self._subscription = subscription
         config: dict[str, Any] = {
             "name": name,

@@ -10,6 +10,7 @@ earlier life had spooled is delivered as that life's.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ SPOOL_BYTES: Final = 64 * 2**20
 RETRY_S: Final = 0.2
 FULL_RETRY_S: Final = 1.0
 FILL_PERIOD_S: Final = 60.0
+_KERNEL: Final = "kernel"
 
 Stamp = Callable[[str, int], Mapping[str, Any]]
 """(kind, at_ns) -> the fields with which an observation starts."""
@@ -61,29 +63,38 @@ class Publisher:
         self._on_rate: Final = on_rate
         self._queue: Final[deque[Message]] = deque()
         self._spool: Final = Spool(spool_path, spool_bytes)
-        self._away_since_ns: int | None = now_ns() if len(self._spool) else None
-        self._spooling = bool(len(self._spool))
+        self._in_flight: list[Message] = []
+        self._in_spool_count = 0
+        """How many of the spool's first messages are those in flight."""
+        self._failing_since: tuple[float, int] | None = None
+        """(loop time in s, now_ns) of the first failure since the last success."""
+        self._away_since_ns = now_ns() if len(self._spool) else None
         self._news: Final = asyncio.Event()
-        if self._spooling:
-            self._news.set()
+        self._idle: Final = asyncio.Event()
+        self._news.set()
 
     @property
     def waiting_count(self) -> int:
         """Facts that are not in the log yet."""
-        return len(self._queue) + len(self._spool)
+        in_flight = 0 if self._in_spool_count else len(self._in_flight)
+        return in_flight + len(self._queue) + len(self._spool)
 
     def offer(self, observation: Observation) -> None:
         """Take a fact to be delivered."""
         token = BY_STRUCT[type(observation)].token
-        if self.rate == "kernel" and token != "kernel":
+        if self.rate == "kernel" and token != _KERNEL:
             self.dropped_count += 1
             return
-        self._keep(
-            Message(
-                subject=telemetry_subject(observation.node, token),
-                payload=encode_observation(observation),
-            )
+        message = Message(
+            subject=telemetry_subject(observation.node, token),
+            payload=encode_observation(observation),
         )
+        if len(self._spool) or len(self._queue) >= MEMORY_MESSAGES_MAX:
+            self._spill()
+            self._spool_up(message)
+        else:
+            self._queue.append(message)
+        self._idle.clear()
         self._news.set()
 
     async def run(self) -> None:
@@ -93,115 +104,102 @@ class Publisher:
             tasks.create_task(self._watch_fill())
 
     async def drained(self) -> None:
-        """Wait until everything that was offered is in the log."""
-        while self.waiting_count:
-            await asyncio.sleep(0.01)
+        """Wait until everything that was offered is in the log or given up."""
+        await self._idle.wait()
 
     def close(self) -> None:
         """Keep what is not delivered for the next life."""
+        if self._in_flight and not self._in_spool_count:
+            self._spool.put_first(self._in_flight)
+            self._in_flight = []
         self._spill()
         self._spool.close()
 
-    def _keep(self, message: Message) -> None:
-        if not self._spooling and len(self._queue) < MEMORY_MESSAGES_MAX:
-            self._queue.append(message)
-            return
-        self._spill()
+    def _spill(self) -> None:
+        """Move the queue to disk: from here on everything goes through it, in order."""
+        while self._queue:
+            self._spool_up(self._queue.popleft())
+
+    def _spool_up(self, message: Message) -> None:
         if not self._spool.append(message):
             self.dropped_count += 1
-
-    def _spill(self) -> None:
-        """From here on everything goes through the file, so that order is kept."""
-        self._spooling = True
-        while self._queue:
-            if not self._spool.append(self._queue[0]):
-                self.dropped_count += 1
-            self._queue.popleft()
 
     async def _deliver(self) -> None:
         while True:
             self._news.clear()
-            while self.waiting_count:
-                await self._deliver_some()
+            while self._take():
+                await self._settle()
+            self._idle.set()
             await self._news.wait()
 
-    async def _deliver_some(self) -> None:
-        if self._away_since_ns is not None and not await self._announce():
+    def _take(self) -> bool:
+        """Put the next messages in flight; what was spooled is older than what is queued."""
+        if len(self._spool):
+            self._in_flight = self._spool.head(BATCH_MESSAGES)
+            self._in_spool_count = len(self._in_flight)
+        else:
+            count = min(BATCH_MESSAGES, len(self._queue))
+            self._in_flight = [self._queue.popleft() for _ in range(count)]
+        return bool(self._in_flight)
+
+    async def _settle(self) -> None:
+        """Send what is in flight until all of it is stored or given up."""
+        size = len(self._in_flight)
+        while self._in_flight:
+            try:
+                await self._announce()
+                await self._log.commit(self._in_flight[:size])
+            except LogUnavailableError:
+                self._note_failure()
+                await asyncio.sleep(RETRY_S)
+            except LogFullError:
+                self._set_rate("kernel")
+                self._give_up([m for m in self._in_flight if not m.subject.endswith(_KERNEL)])
+                await asyncio.sleep(FULL_RETRY_S)
+            except UndeliverableError:
+                if size == 1:
+                    self._give_up(self._in_flight[:1])
+                size = 1  # one of them is refused for good: each alone tells which, still in order
+            else:
+                self._failing_since = None
+                del self._in_flight[:size]
+        self._spool.drop(self._in_spool_count)
+        self._in_spool_count = 0
+
+    def _give_up(self, messages: list[Message]) -> None:
+        self.dropped_count += len(messages)
+        self._in_flight = [m for m in self._in_flight if m not in messages]
+
+    def _note_failure(self) -> None:
+        """After AWAY_S without success this is an outage."""
+        now_s = asyncio.get_running_loop().time()
+        if self._failing_since is None:
+            self._failing_since = now_s, self._now_ns()
+        elif now_s - self._failing_since[0] > AWAY_S:
+            self._away_since_ns = self._away_since_ns or self._failing_since[1]
+            self._spill()
+
+    async def _announce(self) -> None:
+        """After an outage: say that what follows is late."""
+        if self._away_since_ns is None:
             return
-        head = self._head()
-        if await self._sent(head):
-            self._drop(len(head))
-
-    def _head(self) -> list[Message]:
-        if self._spooling:
-            return self._spool.head(BATCH_MESSAGES)
-        return [self._queue[at] for at in range(min(BATCH_MESSAGES, len(self._queue)))]
-
-    def _drop(self, count: int) -> None:
-        if not self._spooling:
-            for _ in range(count):
-                self._queue.popleft()
-            return
-        self._spool.drop(count)
-        self._spooling = len(self._spool) > 0
-
-    async def _sent(self, messages: list[Message]) -> bool:
-        """Whether these are done with: stored, or given up."""
-        try:
-            await self._log.commit(messages)
-        except LogUnavailableError:
-            await self._wait_for_log()
-            return False
-        except LogFullError:
-            self._set_rate("kernel")
-            await asyncio.sleep(FULL_RETRY_S)
-            return False
-        except UndeliverableError:
-            if len(messages) == 1:
-                self.dropped_count += 1
-                return True
-            # one of them is refused for good: find it by sending each alone, still in order
-            for message in messages:
-                while not await self._sent([message]):
-                    pass
-        return True
-
-    async def _wait_for_log(self) -> None:
-        """Try again soon; after AWAY_S this is an outage."""
-        since_ns = self._now_ns()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + AWAY_S
-        while not self._log.connection.client.is_connected:
-            await asyncio.sleep(RETRY_S)
-            if loop.time() > deadline and self._away_since_ns is None:
-                self._away_since_ns = since_ns
-                self._spill()
-        await asyncio.sleep(RETRY_S)
-
-    async def _announce(self) -> bool:
-        """Say that what follows is late."""
         announced = SpoolAnnounced(
             **self._stamp("spool", self._now_ns()),
-            since_ns=self._away_since_ns or 0,
+            since_ns=self._away_since_ns,
             spooled_count=self.waiting_count,
             dropped_count=self.dropped_count,
         )
-        message = Message(
-            subject=telemetry_subject(announced.node, "spool"),
-            payload=encode_observation(announced),
-        )
-        if not await self._sent([message]):
-            return False
+        with suppress(UndeliverableError):  # a switch collector may not say so
+            await self._log.publish(
+                telemetry_subject(announced.node, "spool"), encode_observation(announced)
+            )
         self._away_since_ns = None
         self.dropped_count = 0
-        return True
 
     async def _watch_fill(self) -> None:
         while True:
-            try:
+            with suppress(LogUnavailableError):
                 self._set_rate(rate_of(await fill_ppm(self._log)))
-            except LogUnavailableError:
-                pass
             await asyncio.sleep(FILL_PERIOD_S)
 
     def _set_rate(self, rate: Rate) -> None:

@@ -6,7 +6,7 @@ spool. What was delivered and not yet removed is delivered again: readers drop r
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -80,15 +80,20 @@ class Spool:
             self._file.truncate(0)
             self._read_at = self._end = 0
 
+    def put_first(self, messages: Sequence[Message]) -> None:
+        """Keep messages before all others."""
+        rest = self.head(self.count)
+        self.drop(self.count)
+        for message in (*messages, *rest):
+            self.append(message)
+
     def close(self) -> None:
         """Leave the file to the next life of this producer."""
         self._file.close()
 
     def _whole_bytes(self) -> int:
         self._end = self._file.seek(0, os.SEEK_END)
-        end = 0
-        for end, _ in self._frames(0):
-            pass
+        end = max((end for end, _ in self._frames(0)), default=0)
         self._file.truncate(end)
         return end
 

@@ -5,7 +5,7 @@ A dump of 2,000 entries is a quarter of a megabyte; the digest that goes into th
 FlightRecorderDetail.hpp); both spell the same fields, JSON with strings where pickle has numbers.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -124,7 +124,7 @@ def read_dump(content: object) -> Dump:
 
 
 def _entries(raw: object) -> list[_Entry]:
-    if not isinstance(raw, Sequence) or len(raw) > ENTRIES_MAX:
+    if not isinstance(raw, list | tuple) or len(raw) > ENTRIES_MAX:
         raise BadDumpError(f"entries: expected a list of at most {ENTRIES_MAX}")
     entries: list[_Entry] = []
     sizes_count = 0

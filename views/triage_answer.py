@@ -88,6 +88,23 @@ def newest_verdicts(conclusions: Sequence[object]) -> list[FaultAttributed]:
     )
 
 
+def once_each(answers: Sequence[Answer]) -> list[Answer]:
+    """Answers without those that say the same of the same parts again, for example after a quiet
+    hour: their evidence goes to the first."""
+    kept: list[Answer] = []
+    for each in answers:
+        parts = {blamed.id for blamed in each.culprits}
+        for other in kept:
+            if parts == {blamed.id for blamed in other.culprits} != set() and (
+                each.fault_class == other.fault_class
+            ):
+                other.evidence.extend(each.evidence)
+                break
+        else:
+            kept.append(each)
+    return kept
+
+
 def answer_of(
     verdict: FaultAttributed, evidence: list[Citation], conclusions: Sequence[object]
 ) -> Answer:

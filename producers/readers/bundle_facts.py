@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from nemesis.producers.readers.bundle import Bundle, DumpFile
+from nemesis.producers.readers.kernel_log import WHOLE_LINES_MAX
 from nemesis.producers.readers.runs import Run, sort_runs
 from nemesis.producers.readers.timeline import Event, Timeline, arrange
 from nemesis.schemas.components import UNKNOWN_HOST
@@ -45,8 +46,11 @@ class BundleFacts:
             count = self.timeline.repeated_count
             self.notes.append(f"{count} lines stand in two files of one host and count once")
         for log in bundle.logs:
-            if log.dropped_count:
-                self.notes.append(f"{log.file}: {log.dropped_count} kernel lines were left out")
+            if log.skimmed:
+                self.notes.append(
+                    f"{log.file}: after line {WHOLE_LINES_MAX} only lines that may tell of a fault"
+                    " were read"
+                )
 
     def __iter__(self) -> Iterator[Observation]:
         numbers: Counter[tuple[str, str]] = Counter()

@@ -7,17 +7,17 @@ priority. What is left is the text.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Final, Literal
 
 import msgspec
 
-Clock = Literal["none", "day", "year", "uptime", "wall"]
-"""What a time counts from: nothing known, midnight, new year, the boot, or 1970. Each is worth
+Clock = Literal["none", "day", "uptime", "year", "wall"]
+"""What a time counts from: nothing known, midnight, the boot, new year, or 1970. Each is worth
 more than the one before it."""
 
-_WORTH: Final = {"none": 0, "day": 1, "year": 2, "uptime": 3, "wall": 4}
+_WORTH: Final = {"none": 0, "day": 1, "uptime": 2, "year": 3, "wall": 4}
 _SECOND_NS: Final = 1_000_000_000
 _MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
 _LEVELS: Final = ["emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"]
@@ -166,46 +166,53 @@ _KERNEL_WORDS: Final = (
 )
 """Beginnings of messages that only a kernel writes: they end the search for prefixes."""
 
-_ANYWHERE: Final[tuple[tuple[re.Pattern[str], _Take], ...]] = tuple(
-    (re.compile(pattern), take)
-    for pattern, take in (
-        # container runtimes: CRI (stream and F or P for a whole or partial line), compose, kubectl
-        (rf"{_DATE}(Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ", _take_iso),
-        (r"\[(?:pod|po)/[^\]\s]+\] ", _take_nothing),
-        (r"[\w.-]+ +\| ", _take_nothing),
-        # syslog number; RFC 5424 has a version after it
-        (r"<(\d{1,3})>(?:1 (?=\d{4}-))?", _take_number),
-        (r"(\d{1,3}),\d+,(\d+),[^;]*;", _take_kmsg),
-        # dmesg -x
-        (r"(kern|user|daemon|syslog|auth|local\d) *:(" + "|".join(_LEVELS) + r") *: ", _take_level),
-        # dmesg, with the gap to the line before (-d) or without
-        (r"\[ *(\d+)\.(\d{3,9})(?: <[^>]*>)?\] ?", _take_uptime),
-        # dmesg with CONFIG_PRINTK_CALLER: thread or CPU
-        (r"\[ *[TC]\d+\] ?", _take_nothing),
-        # dmesg -T
-        (
-            rf"\[{_WEEKDAY} {_MONTH_DAY} (\d\d):(\d\d):(\d\d) (\d{{4}})\] ?",
-            _take_ctime,
-        ),
-        # RFC 5424 header after its time: host app procid msgid structured-data
-        (
-            rf"{_DATE}(Z|[+-]\d\d:\d\d) {_HOST} (\S+) \S+ \S+ (?:-|\[[^\]]*\]) ",
-            _take_rfc5424,
-        ),
-        # ISO 8601: rsyslog, journalctl -o short-iso, dmesg --time-format iso, container logs
-        (rf"\[?{_DATE}\]?( ?(?:Z|UTC|[+-]\d\d:?\d\d))?\]?:? +", _take_iso),
-        # journalctl -o short-full
-        (rf"{_WEEKDAY} (?=\d{{4}}-)", _take_nothing),
-        # RFC 3164
-        (rf"{_MONTH_DAY} (\d\d):(\d\d):(\d\d)(?:\.(\d{{1,9}}))? ", _take_yearless),
-        # journalctl -o short-unix
-        (r"(\d{9,10})\.(\d{6}) ", _take_unix),
-        (r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))? +", _take_day),
-        # dmesg -H and -e, relative to a line before
-        (rf"\[(?: *\+\d+\.\d+|{_MONTH_DAY} \d\d:\d\d)\] ?", _take_nothing),
-        (r"(?:()(kernel)(?:\[\d+\])?: ?)", _take_sender),
-    )
+_DIGITS: Final = "0123456789"
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+_PREFIXES: Final[tuple[tuple[str, str, _Take], ...]] = (
+    # container runtimes: CRI (stream and F or P for a whole or partial line), compose, kubectl
+    (_DIGITS, rf"{_DATE}(Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ", _take_iso),
+    ("[", r"\[(?:pod|po)/[^\]\s]+\] ", _take_nothing),
+    (_LETTERS, r"[\w.-]+ +\| ", _take_nothing),
+    # syslog number; RFC 5424 has a version after it
+    ("<", r"<(\d{1,3})>(?:1 (?=\d{4}-))?", _take_number),
+    (_DIGITS, r"(\d{1,3}),\d+,(\d+),[^;]*;", _take_kmsg),
+    # dmesg -x
+    ("kudsal", rf"(kern|user|daemon|syslog|auth|local\d) *:({'|'.join(_LEVELS)}) *: ", _take_level),
+    # dmesg, with the gap to the line before (-d) or without
+    ("[", r"\[ *(\d+)\.(\d{3,9})(?: <[^>]*>)?\] ?", _take_uptime),
+    # dmesg with CONFIG_PRINTK_CALLER: thread or CPU
+    ("[", r"\[ *[TC]\d+\] ?", _take_nothing),
+    # dmesg -T
+    ("[", rf"\[{_WEEKDAY} {_MONTH_DAY} (\d\d):(\d\d):(\d\d) (\d{{4}})\] ?", _take_ctime),
+    # RFC 5424 header after its time: host app procid msgid structured-data
+    (
+        _DIGITS,
+        rf"{_DATE}(Z|[+-]\d\d:\d\d) {_HOST} (\S+) \S+ \S+ (?:-|\[[^\]]*\]) ",
+        _take_rfc5424,
+    ),
+    # ISO 8601: rsyslog, journalctl -o short-iso, dmesg --time-format iso, container logs
+    (_DIGITS + "[", rf"\[?{_DATE}\]?( ?(?:Z|UTC|[+-]\d\d:?\d\d))?\]?:? +", _take_iso),
+    # journalctl -o short-full
+    ("MTWFS", rf"{_WEEKDAY} (?=\d{{4}}-)", _take_nothing),
+    # RFC 3164
+    ("JFMASOND", rf"{_MONTH_DAY} (\d\d):(\d\d):(\d\d)(?:\.(\d{{1,9}}))? ", _take_yearless),
+    # journalctl -o short-unix
+    (_DIGITS, r"(\d{9,10})\.(\d{6}) ", _take_unix),
+    (_DIGITS, r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))? +", _take_day),
+    # dmesg -H and -e, relative to a line before
+    ("[", rf"\[(?: *\+\d+\.\d+|{_MONTH_DAY} \d\d:\d\d)\] ?", _take_nothing),
+    ("k", r"()(kernel)(?:\[\d+\])?: ?", _take_sender),
+    (_DIGITS + _LETTERS, rf"{_HOST} (kernel)(?:\[\d+\])?: ?", _take_sender),
 )
+"""(first characters, pattern, what it says); tried in this order."""
+
+_BY_FIRST: Final[Mapping[str, tuple[tuple[re.Pattern[str], _Take], ...]]] = {
+    first: tuple(
+        (re.compile(pattern), take) for firsts, pattern, take in _PREFIXES if first in firsts
+    )
+    for first in f"{_DIGITS}{_LETTERS}[<"
+}
 _AFTER_TIME: Final = re.compile(rf"{_HOST} (?!{_KERNEL_WORDS}){_SENDER}")
 _BEFORE_TIME: Final = re.compile(
     rf"{_HOST}: (?=\[ *\d+\.\d|\[?{_WEEKDAY} |kernel: |\d{{4}}-\d\d-\d\dT|{_KERNEL_WORDS})"
@@ -242,7 +249,7 @@ def parse_line(raw: str) -> KernelLine | None:
 
 def _peeled(text: str, line: KernelLine, timed: bool) -> tuple[str, bool]:
     """The text without its first prefix, and whether it had one."""
-    for pattern, take in _ANYWHERE:
+    for pattern, take in _BY_FIRST.get(text[:1], ()):
         if (match := pattern.match(text)) is not None:
             try:
                 take(match, line)

@@ -4,25 +4,24 @@ A file is a kernel log if a line in it is one for certain; nobody's file name is
 JSON (journald, container runtimes) may alternate. The file is streamed; what is kept is bounded.
 """
 
-import gzip
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Final
 
 import msgspec
 
 from nemesis.producers.readers.kernel_line import KernelLine, parse_line
+from nemesis.producers.readers.text_lines import numbered_lines, opened
 
 SNIFF_BYTES: Final = 4 * 1024 * 1024
-LINES_MAX: Final = 200_000  # kept of one file: beyond them only lines that may name a fault
-LINE_BYTES_MAX: Final = 64 * 1024  # the rest of a longer line is dropped
-READ_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024  # also bounds what a small .gz can become
-_SIGNAL: Final = re.compile(
-    rb"NVRM|nvswitch|Xid|AER|PCIe|mlx5|EDAC|Hardware Error|mce|oom|Out of memory|hung|blocked for"
-    rb"|panic|Oops|BUG|nvidia|lockup|I/O error|thermal|Linux version",
-    re.IGNORECASE,
+WHOLE_LINES_MAX: Final = 200_000
+LINES_MAX: Final = 400_000  # kept of one file
+_TELLING: Final = re.compile(
+    rb"NVRM|SXid|AER:|PCIe Bus Error|mlx5_|EDAC|Hardware Error|oom|Out of memory|blocked for more"
+    rb"|anic|Oops|lockup|I/O error|Linux version|throttled"
 )
+"""What a line says that may be of a fault, in a file too long to read whole."""
 _HOST_KEYS: Final = ("_HOSTNAME", "hostname", "host")
 _TEXT_KEYS: Final = ("MESSAGE", "message", "log", "msg")
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
@@ -35,34 +34,29 @@ class KernelLog(msgspec.Struct):
     file: str
     lines: list[tuple[int, KernelLine]]
     """(number from 1, line), in the order of the file."""
-    line_count: int = 0
-    """How many lines the file has, whoever wrote them."""
-    dropped_count: int = 0
-    """Kernel lines that were not kept."""
+    skimmed: bool = False
+    """The file is so long that of its later part only telling lines were read."""
 
 
 def read_kernel_log(path: Path, file: str) -> KernelLog | None:
-    """The kernel lines of a file, or None if no line near its start is a kernel's.
+    """The kernel lines of a file, or None if no line of it is a kernel's.
 
     Raises:
         OSError, EOFError: it cannot be read, or its compression is broken.
     """
     log = KernelLog(file=file, lines=[])
     certain_count = other_count = 0
-    with _opened(path) as stream:
-        for number, line in _parsed(_numbered_lines(stream)):
-            log.line_count = number
-            if line is None:
+    with opened(path) as stream:
+        numbered = numbered_lines(stream, whole_count=WHOLE_LINES_MAX, then=_TELLING)
+        for number, line in _parsed(numbered):
+            log.skimmed = number > WHOLE_LINES_MAX
+            if line is None or line.from_kernel is False:
                 continue
             certain_count += line.from_kernel is True
             other_count += line.from_kernel is None
-            if line.from_kernel is not False:
-                if len(log.lines) < LINES_MAX or (
-                    len(log.lines) < 2 * LINES_MAX and _SIGNAL.search(line.text.encode())
-                ):
-                    log.lines.append((number, line))
-                else:
-                    log.dropped_count += 1
+            log.lines.append((number, line))
+            if len(log.lines) == LINES_MAX:
+                break
     if certain_count == 0:
         return None
     if certain_count < other_count:
@@ -72,54 +66,16 @@ def read_kernel_log(path: Path, file: str) -> KernelLog | None:
     return log
 
 
-def lines_at(path: Path, numbers: Collection[int]) -> dict[int, str]:
-    """The text of some of a file's lines as they lie there, by number.
-
-    Raises:
-        OSError, EOFError: it cannot be read any more.
-    """
-    found: dict[int, str] = {}
-    last = max(numbers, default=0)
-    with _opened(path) as stream:
-        for number, raw in _numbered_lines(stream):
-            if number > last:
-                break
-            if number in numbers:
-                found[number] = raw
-    return found
-
-
 def is_kernel_log(path: Path) -> bool:
     """Whether a line near the start of the file is a kernel's.
 
     Raises:
         OSError, EOFError: it cannot be read, or its compression is broken.
     """
-    with _opened(path) as stream:
+    with opened(path) as stream:
         head = stream.read(SNIFF_BYTES)
     lines = enumerate(head.decode(errors="replace").splitlines(), 1)
     return any(line is not None and line.from_kernel for _, line in _parsed(lines))
-
-
-def _opened(path: Path) -> BinaryIO:
-    stream = path.open("rb")
-    magic = stream.read(2)
-    stream.seek(0)
-    return cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if magic == b"\x1f\x8b" else stream
-
-
-def _numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
-    number = read_bytes = 0
-    cut = False
-    while read_bytes < READ_BYTES_MAX and (raw := stream.readline(LINE_BYTES_MAX)):
-        read_bytes += len(raw)
-        if cut:
-            cut = not raw.endswith(b"\n")
-            continue
-        cut = len(raw) == LINE_BYTES_MAX and not raw.endswith(b"\n")
-        for text in raw.decode(errors="replace").splitlines():
-            number += 1
-            yield number, text
 
 
 def _parsed(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, KernelLine | None]]:

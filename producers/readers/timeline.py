@@ -5,29 +5,35 @@ a time of day. Files of one host are brought to one clock by the lines that they
 file ties to a clock is laid so that it ends when the bundle ends, and says how far off it may be.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
+from itertools import pairwise
 from statistics import median_low
 from typing import Final
 
 import msgspec
 
+from nemesis.producers.readers.hosts import hosts_of_hostless
 from nemesis.producers.readers.kernel_line import Clock, KernelLine
 from nemesis.producers.readers.kernel_log import KernelLog
 from nemesis.schemas.components import UNKNOWN_HOST
 
 EPOCH_NS: Final = 951_782_400_000_000_000  # 2000-02-29, where no file of a bundle has a date
-UNKNOWN_ERROR_NS: Final = 366 * 86_400 * 1_000_000_000
+UNKNOWN_ERROR_NS: Final = 366 * 86_400_000_000_000
 SAME_EVENT_NS: Final = 2_000_000_000  # journald and dmesg -T cut to the second, each its own way
+DRIFT_VOTES_MIN: Final = 3
 DRIFT_NS_MAX: Final = 900_000_000_000  # dmesg -T drifts while a host sleeps: util-linux dmesg(1)
 STEP_NS: Final = 1_000  # between lines whose order alone is known
-REBOOT_NS: Final = 5_000_000_000  # lines of several CPUs may swap, but not by this much
-_KIND_WORD: Final = re.compile(
-    r"(?:dmesg|kern|kernel|kmsg|journal|journalctl|syslog|messages|console|log|logs|txt|out|json"
-    r"|jsonl|gz|dump|boot|xid|nvidia|bug|report|var|previous|current|old|new|before|after)?\d*\Z"
-)
+DAY_NS: Final = 86_400_000_000_000
+YEAR_NS: Final = 366 * DAY_NS
+ZONE_NS: Final = 14 * 3_600_000_000_000  # a syslog is in local time and does not say which
+# clock: (a fall of more than this, the lap it stands for; 0: another boot). Lines of several CPUs
+# may swap, but not by seconds.
+_FALLS: Final[Mapping[Clock, tuple[int, int]]] = {
+    "uptime": (5_000_000_000, 0),
+    "day": (DAY_NS // 2, DAY_NS),
+    "year": (YEAR_NS // 2, YEAR_NS),
+}
 
 
 class Event(msgspec.Struct):
@@ -55,22 +61,23 @@ def arrange(logs: Sequence[KernelLog], other_end_ns: int) -> Timeline:
     `other_end_ns`: the newest time known from files of another kind, 0 where there is none.
     """
     notes: list[str] = []
-    names = _hosts_of_hostless(logs, notes)
+    names = hosts_of_hostless(logs, notes)
     tracks = [track for log in logs for track in _tracks(log, names)]
-    walls = [event.at_ns for track in tracks if track.clock == "wall" for event in track.events]
-    end_ns = max([*walls, other_end_ns]) or EPOCH_NS
-    dated = bool(walls) or other_end_ns > 0
+    walls = [track.events[-1].at_ns for track in tracks if track.clock == "wall"]
+    anchor = _Anchor(
+        end_ns=max([*walls, other_end_ns]) or EPOCH_NS,
+        dated=bool(walls) or other_end_ns > 0,
+        alone=len(tracks) == 1,
+        notes=notes,
+    )
     events: list[Event] = []
     repeated_count = 0
     for host in sorted({track.host for track in tracks}):
-        own = sorted(
-            (track for track in tracks if track.host == host), key=lambda t: _ORDER[t.clock]
-        )
-        alone = not dated and len(tracks) == 1
+        own = [track for track in tracks if track.host == host]
         kept: list[Event] = []
-        for track in own:
-            _anchor(track, kept, end_ns, exact=alone, notes=notes)
-            news = _without_repetitions(track.events, kept)
+        for track in sorted(own, key=lambda track: _ORDER[track.clock]):
+            anchor.move(track, kept)
+            news = _without_repetitions(track, kept)
             repeated_count += len(track.events) - len(news)
             kept.extend(news)
         events.extend(kept)
@@ -100,46 +107,74 @@ def _tracks(log: KernelLog, names: Mapping[str, str]) -> list[_Track]:
 def _track(file: str, host: str, lines: list[tuple[int, KernelLine]]) -> _Track:
     clocks = Counter(line.clock for _, line in lines if line.clock != "none")
     clock: Clock = clocks.most_common(1)[0][0] if clocks else "none"
-    times = [line.time_ns for _, line in lines if line.clock == clock]
-    if clock in ("wall", "year") and len(times) > 1 and times[0] > times[-1]:
+    if clock in ("wall", "year") and _descends([e.time_ns for _, e in lines if e.clock == clock]):
         lines = lines[::-1]  # journalctl --reverse
+    fall_ns, lap_ns = _FALLS.get(clock, (0, 0))
     events: list[Event] = []
     at_ns = base_ns = 0
     for number, line in lines:
         time_ns = line.time_ns + base_ns if line.clock == clock != "none" else at_ns + STEP_NS
-        if clock in ("uptime", "day") and at_ns - time_ns > REBOOT_NS:
-            base_ns += at_ns - time_ns + STEP_NS  # another boot, or another day
+        if fall_ns and at_ns - time_ns > fall_ns:
+            step_ns = lap_ns or at_ns - time_ns + STEP_NS
+            base_ns += step_ns
+            time_ns += step_ns
         at_ns = max(at_ns, time_ns)
         events.append(Event(at_ns, 0, host, file, number, line))
     return _Track(host, clock, events)
 
 
-def _anchor(
-    track: _Track, known: Sequence[Event], end_ns: int, *, exact: bool, notes: list[str]
-) -> None:
-    """Move a track to the bundle's clock."""
-    shared_ns = _shared_offset(track.events, known)
-    if track.clock == "wall":
-        offset_ns = shared_ns if shared_ns is not None and abs(shared_ns) < DRIFT_NS_MAX else 0
-        error_ns = abs(offset_ns)
-    elif shared_ns is not None:
-        offset_ns, error_ns = shared_ns, SAME_EVENT_NS
-    else:
-        offset_ns = end_ns - track.events[-1].at_ns
-        error_ns = 0 if exact else UNKNOWN_ERROR_NS
-        if not exact:
-            file = track.events[0].file
-            notes.append(f"{file}: no date, so its order against other files is not known")
-    for event in track.events:
-        event.at_ns = max(0, event.at_ns + offset_ns)
-        event.error_ns = error_ns
+def _descends(times: Sequence[int]) -> bool:
+    steps = [later - earlier for earlier, later in pairwise(times)]
+    falls = sum(-YEAR_NS // 2 < step < 0 for step in steps)  # a larger one is new year
+    return falls > sum(step > 0 for step in steps)
 
 
-def _shared_offset(events: Sequence[Event], known: Sequence[Event]) -> int | None:
-    """How far the clock of `known` is ahead, by texts that occur once in both; None without any."""
+class _Anchor:
+    """Moves tracks to the bundle's clock; tracks of one clock keep their distance."""
+
+    def __init__(self, *, end_ns: int, dated: bool, alone: bool, notes: list[str]) -> None:
+        self._end_ns: Final = end_ns
+        self._dated: Final = dated
+        self._alone: Final = alone
+        self._notes: Final = notes
+        self._offsets: dict[tuple[Clock, str], int] = {}
+
+    def move(self, track: _Track, known: Sequence[Event]) -> None:
+        """Put a track's events at their time, with how far off it may be."""
+        offset_ns, error_ns = self._place(track, *_shared_offset(track.events, known))
+        for event in track.events:
+            event.at_ns = max(0, event.at_ns + offset_ns)
+            event.error_ns = error_ns
+
+    def _place(self, track: _Track, shared_ns: int, vote_count: int) -> tuple[int, int]:
+        last_ns = track.events[-1].at_ns
+        if track.clock == "wall":
+            drifts = vote_count >= DRIFT_VOTES_MIN and abs(shared_ns) < DRIFT_NS_MAX
+            return (shared_ns, abs(shared_ns)) if drifts else (0, 0)
+        if track.clock == "year":
+            laps = (self._end_ns + ZONE_NS - last_ns) // YEAR_NS if self._dated else 0
+            return laps * YEAR_NS, ZONE_NS if self._dated else 0
+        if vote_count:
+            return shared_ns, SAME_EVENT_NS
+        scope = (track.clock, track.host if track.clock == "uptime" else "")
+        if track.clock != "none" and scope in self._offsets:
+            return self._offsets[scope], 0 if not self._dated else UNKNOWN_ERROR_NS
+        self._offsets[scope] = self._end_ns - last_ns
+        if self._alone and not self._dated:
+            return self._offsets[scope], 0
+        file = track.events[0].file
+        self._notes.append(f"{file}: no date, so its order against other files is not known")
+        return self._offsets[scope], UNKNOWN_ERROR_NS
+
+
+def _shared_offset(events: Sequence[Event], known: Sequence[Event]) -> tuple[int, int]:
+    """How far the clock of `known` is ahead, and how many texts that occur once in both agree."""
     theirs = _once(known)
     offsets = [theirs[text] - at_ns for text, at_ns in _once(events).items() if text in theirs]
-    return median_low(offsets) if offsets else None
+    if not offsets:
+        return 0, 0
+    middle = median_low(offsets)
+    return middle, sum(abs(offset - middle) <= SAME_EVENT_NS for offset in offsets)
 
 
 def _once(events: Sequence[Event]) -> dict[str, int]:
@@ -147,66 +182,18 @@ def _once(events: Sequence[Event]) -> dict[str, int]:
     return {e.line.text: e.at_ns for e in events if counts[e.line.text] == 1}
 
 
-def _without_repetitions(events: list[Event], known: Sequence[Event]) -> list[Event]:
+def _without_repetitions(track: _Track, known: Sequence[Event]) -> list[Event]:
     """The events that no other file of this host tells; each of theirs answers for one of ours."""
     theirs: dict[str, list[int]] = {}
     for event in known:
         theirs.setdefault(event.line.text, []).append(event.at_ns)
+    far_ns = UNKNOWN_ERROR_NS if track.clock == "none" else SAME_EVENT_NS
     news: list[Event] = []
-    for event in events:
-        times = theirs.get(event.line.text)
-        far_ns = SAME_EVENT_NS if event.line.clock != "none" else UNKNOWN_ERROR_NS
-        near = min(times, key=lambda at_ns: abs(at_ns - event.at_ns)) if times else None
-        if times and near is not None and abs(near - event.at_ns) <= far_ns:
+    for event in track.events:
+        times = theirs.get(event.line.text, [])
+        near = min(times, key=lambda at_ns: abs(at_ns - event.at_ns), default=None)
+        if near is not None and abs(near - event.at_ns) <= far_ns:
             times.remove(near)
         else:
             news.append(event)
     return news
-
-
-def _hosts_of_hostless(logs: Sequence[KernelLog], notes: list[str]) -> dict[str, str]:
-    """Which host a file without any host name is of.
-
-    Of the host whose name is in its path; else, where the bundle speaks of one host only, of that
-    one, `localhost` if it has no name. Several such files whose paths differ by a name are several
-    hosts', or equal PCI addresses of two hosts would be taken for one GPU.
-    """
-    known = {line.host for log in logs for _, line in log.lines if line.host}
-    hostless = [log.file for log in logs if log.lines and not any(e.host for _, e in log.lines)]
-    names: dict[str, str] = {}
-    for file in hostless:
-        named = sorted(known & {*_words(file), *PurePosixPath(file).parts})
-        if len(named) == 1:
-            names[file] = named[0]
-    rest = [file for file in hostless if file not in names]
-    if len(known) == 1 and len(rest) == 1:
-        names[rest[0]] = next(iter(known))
-    elif len(rest) > 1:
-        names |= _told_apart(rest)
-    for file, name in sorted(names.items()):
-        notes.append(f"{file}: names no host, taken to be of {name}")
-    return names
-
-
-def _told_apart(files: Sequence[str]) -> dict[str, str]:
-    """The name by which each path differs from the others, where it does."""
-    parts = {file: PurePosixPath(file).parts for file in files}
-    depth = 0
-    while len({tuple(each[: depth + 1]) for each in parts.values()}) == 1:
-        depth += 1
-    names: dict[str, str] = {}
-    for file, each in parts.items():
-        telling = _words(each[depth] if depth < len(each) else each[-1])
-        if telling:
-            names[file] = telling[0]
-    return names
-
-
-def _words(path: str) -> list[str]:
-    """Parts of a path that may be a name: not the kind of log, nor a rotation number."""
-    words = re.split(r"[/._]", path)
-    return [word for word in words if not _is_kind(word)]
-
-
-def _is_kind(word: str) -> bool:
-    return all(_KIND_WORD.match(part) for part in word.lower().split("-"))

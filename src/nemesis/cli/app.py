@@ -2,6 +2,8 @@
 
 import typer
 
+from nemesis.cli.triage import triage
+
 app = typer.Typer(
     name="nemesis",
     no_args_is_help=True,
@@ -25,3 +27,6 @@ def _root(
     ),
 ) -> None:
     """NEMESIS keeps GPU training jobs running through hardware faults."""
+
+
+app.command("triage")(triage)

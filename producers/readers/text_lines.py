@@ -1,0 +1,100 @@
+"""Lines of a text file, plain or gzip, numbered as `str.splitlines` numbers them.
+
+A file may be a gigabyte, one endless line, or no text at all: reading is streamed and bounded, and
+what is not UTF-8 becomes a replacement character.
+"""
+
+import gzip
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+LINE_BYTES_MAX: Final = 64 * 1024  # the rest of a longer line is dropped
+READ_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024  # also bounds what a small .gz can become
+BLOCK_BYTES: Final = 4 * 1024 * 1024
+# what splitlines breaks at besides \n and \r\n
+_ODD_BREAK: Final = re.compile(rb"\r(?!\n)|[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
+
+
+def opened(path: Path) -> BinaryIO:
+    """The file's bytes, unpacked where it is a gzip file.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    with path.open("rb") as stream:
+        packed = stream.read(2) == b"\x1f\x8b"
+    return cast(BinaryIO, gzip.open(path)) if packed else path.open("rb")
+
+
+def numbered_lines(
+    stream: BinaryIO, *, whole_count: int, then: re.Pattern[bytes]
+) -> Iterator[tuple[int, str]]:
+    """(number from 1, text) of the first `whole_count` lines, then of those that `then` finds."""
+    number = read_bytes = 0
+    cut = False
+    while number < whole_count:
+        raw = stream.readline(LINE_BYTES_MAX)
+        if not raw:
+            return
+        read_bytes += len(raw)
+        went_on, cut = cut, not raw.endswith(b"\n")
+        if went_on:
+            continue
+        for text in raw.decode(errors="replace").splitlines():
+            number += 1
+            yield number, text
+    while read_bytes < READ_BYTES_MAX:
+        block = stream.read(BLOCK_BYTES) + stream.readline(LINE_BYTES_MAX)
+        if not block:
+            return
+        read_bytes += len(block)
+        for line, text in _found(block, then):
+            yield number + line, text
+        number += _line_count(block)
+
+
+def lines_at(path: Path, numbers: Collection[int]) -> dict[int, str]:
+    """The text of some of a file's lines as they lie there, by number.
+
+    Raises:
+        OSError, EOFError: it cannot be read any more.
+    """
+    last = max(numbers, default=0)
+    found: dict[int, str] = {}
+    number = 0
+    with opened(path) as stream:
+        while number < last and (
+            block := stream.read(BLOCK_BYTES) + stream.readline(LINE_BYTES_MAX)
+        ):
+            count = _line_count(block)
+            wanted = {each - number for each in numbers if number < each <= number + count}
+            if wanted:
+                texts = block.decode(errors="replace").splitlines()
+                found |= {number + each: texts[each - 1] for each in wanted}
+            number += count
+    return found
+
+
+def _found(block: bytes, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, str]]:
+    if _ODD_BREAK.search(block):
+        for number, text in enumerate(block.decode(errors="replace").splitlines(), 1):
+            if pattern.search(text.encode()):
+                yield number, text
+        return
+    number = done = 0
+    for match in pattern.finditer(block):
+        if match.start() < done:
+            continue
+        start = block.rfind(b"\n", 0, match.start()) + 1
+        number += block.count(b"\n", done, start)
+        done = block.find(b"\n", match.end()) + 1 or len(block)
+        yield number + 1, block[start:done].decode(errors="replace").rstrip("\r\n")
+        number += 1
+
+
+def _line_count(block: bytes) -> int:
+    if _ODD_BREAK.search(block):
+        return len(block.decode(errors="replace").splitlines())
+    return block.count(b"\n") + (not block.endswith(b"\n"))

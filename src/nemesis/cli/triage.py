@@ -1,0 +1,117 @@
+"""`nemesis triage PATH...`: which part is at fault, from files alone."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from nemesis.processors.processor import Processor
+    from nemesis.producers.readers.bundle import Bundle
+    from nemesis.producers.readers.bundle_facts import BundleFacts
+    from nemesis.schemas.inferred import Evidence, FaultAttributed
+    from nemesis.views.triage_answer import Citation, Triage
+
+_TEXT_CHARS_MAX = 2000
+
+
+def triage(
+    paths: list[Path] = typer.Argument(
+        ..., metavar="PATH...", help="Files or folders of one incident.", show_default=False
+    ),
+    json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+) -> None:
+    """Name the part at fault from kernel logs and flight-recorder dumps.
+
+    Reads what is in the files, whatever their names: dmesg, journalctl, /dev/kmsg and syslog
+    output, also through containers and gzip, and PyTorch flight-recorder dumps, pickle or JSON.
+    Files that it cannot read are named. Needs no server and changes nothing.
+
+    Exit status: 0 no fault, 1 something failed, 2 no such path, 3 nothing could be read.
+    """
+    import msgspec
+
+    from nemesis.producers.readers.bundle import read_bundle
+    from nemesis.views.triage_text import text_of
+
+    bundle = read_bundle(paths)
+    answer = _answer(bundle)
+    if json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer), indent=1).decode())
+        sys.stdout.write("\n")
+    else:
+        typer.echo(text_of(answer))
+    if not bundle.logs and not bundle.dumps:
+        raise typer.Exit(3)
+    raise typer.Exit(0 if answer.verdict == "no-fault" else 1)
+
+
+def _answer(bundle: "Bundle") -> "Triage":
+    import msgspec
+
+    from nemesis.producers.readers.bundle_facts import BundleFacts
+    from nemesis.producers.readers.memory_log import MemoryLog
+    from nemesis.views.triage_answer import (
+        Triage,
+        UnreadFile,
+        answer_of,
+        newest_verdicts,
+        nothing_found,
+        once_each,
+    )
+
+    facts = BundleFacts(bundle)
+    log = MemoryLog(_processors())
+    log.run(facts)
+    answers = once_each(
+        [
+            answer_of(each, _citations(each, facts, bundle), log.conclusions)
+            for each in newest_verdicts(log.conclusions)
+        ]
+    )
+    read_count = len(bundle.logs) + len(bundle.dumps)
+    if not answers:
+        answers = [nothing_found(read_count=read_count, unread_count=len(bundle.unread))]
+    first, *others = answers
+    return Triage(
+        **msgspec.structs.asdict(first),
+        others=others,
+        unread=[UnreadFile(each.file, each.why) for each in bundle.unread],
+        notes=facts.notes,
+    )
+
+
+def _processors() -> list["Processor"]:
+    """The newest version of each."""
+    from nemesis.processors.catalogue import CATALOGUE
+
+    return [versions[max(versions)]() for _, versions in sorted(CATALOGUE.items())]
+
+
+def _citations(
+    verdict: "FaultAttributed", facts: "BundleFacts", bundle: "Bundle"
+) -> list["Citation"]:
+    """The evidence as it lies in the files; a line is read again, so that it is quoted raw."""
+    from nemesis.producers.readers.text_lines import lines_at
+    from nemesis.views.triage_answer import Citation
+
+    found = [(each, origin) for each in verdict.evidence if (origin := facts.origin(each.fact))]
+    numbers: dict[str, set[int]] = {}
+    for _, origin in found:
+        if origin.line is not None:
+            numbers.setdefault(origin.file, set()).add(origin.line)
+    lines = {file: lines_at(bundle.paths[file], each) for file, each in numbers.items()}
+    return [
+        Citation(
+            file=origin.file,
+            line=origin.line,
+            text=_quoted(each, lines.get(origin.file, {}).get(origin.line or 0, "")),
+            says=each.says,
+        )
+        for each, origin in found
+    ]
+
+
+def _quoted(evidence: "Evidence", raw: str) -> str:
+    return (raw or evidence.text)[:_TEXT_CHARS_MAX]

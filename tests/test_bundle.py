@@ -1,0 +1,196 @@
+"""Promises about files that nobody vouches for: read by content, or named with the reason."""
+
+import os
+import pickle
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nemesis.producers.readers.bundle import NoSuchPathError, Unread, read_bundle
+from nemesis.producers.readers.bundle_facts import BundleFacts
+from nemesis.schemas.observed import CollectiveRecorded
+from tests.dumps import dump, entry, pickled
+
+XID = "[    1.000000] NVRM: Xid (PCI:0000:9b:00): 79, pid=1, name=x, GPU has fallen off the bus.\n"
+
+
+class _Runs:
+    """Unpickled by an ordinary unpickler, it would make a folder."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (self.path,)
+
+
+def unread(root: Path) -> dict[str, str]:
+    return {each.file: each.why for each in read_bundle([root]).unread}
+
+
+def recorded(root: Path) -> list[CollectiveRecorded]:
+    facts = BundleFacts(read_bundle([root]))
+    return [fact for fact in facts if isinstance(fact, CollectiveRecorded)]
+
+
+def test_a_pickle_that_would_run_something_runs_nothing_and_is_named(tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    (bundle / "_dump_0").write_bytes(pickled(dump([entry(1)], extra=_Runs(str(trap)))))
+    assert "posix.mkdir" in unread(bundle)["_dump_0"]
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\x80\x04\x96" + struct.pack("<Q", 1 << 44) + b".",  # BYTEARRAY8 of 16 TB
+        b"\x80\x04\x8e" + struct.pack("<Q", 1 << 44) + b".",  # BINBYTES8 of 16 TB
+        b"\x80\x02Nr" + struct.pack("<I", 0xFFFFFFF0) + b".",  # a memo of four billion places
+        b"\x80\x02cbuiltins\neval\n(X\x01\x00\x00\x001tR.",
+        b"\x80\x02\x82\x01.",  # an extension code
+        b"\x80\x02(lp0\n0.",
+        b"\x80\x02",
+        b"\x80\x05\xff\xff\xff",
+    ],
+)
+def test_a_hostile_or_broken_pickle_is_named(tmp_path: Path, payload: bytes) -> None:
+    (tmp_path / "_dump_0").write_bytes(payload)
+    assert list(unread(tmp_path)) == ["_dump_0"]
+
+
+def test_a_truncated_dump_is_named_and_its_rank_is_missing(tmp_path: Path) -> None:
+    for rank in range(4):
+        payload = pickled(dump([entry(1, done=False)]))
+        (tmp_path / f"_dump_{rank}").write_bytes(payload[:100] if rank == 2 else payload)
+    assert "broken pickle" in unread(tmp_path)["_dump_2"]
+    missing = {fact.rank for fact in recorded(tmp_path) if fact.dump_missing}
+    assert missing == {2}
+
+
+def test_a_dump_of_an_unknown_version_is_named(tmp_path: Path) -> None:
+    (tmp_path / "_dump_0").write_bytes(pickled(dump([], version="7.1")))
+    assert "'7.1', expected 2.x" in unread(tmp_path)["_dump_0"]
+
+
+def test_a_pickle_of_something_else_is_named(tmp_path: Path) -> None:
+    (tmp_path / "state.pkl").write_bytes(pickle.dumps([1, 2, 3]))
+    assert "no flight-recorder dump" in unread(tmp_path)["state.pkl"]
+
+
+def test_files_of_no_known_kind_are_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "notes.txt").write_text("the job hangs since noon")
+    (tmp_path / "broken.gz").write_bytes(b"\x1f\x8b\x08\x00garbage")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "notes.txt")
+    os.mkfifo(tmp_path / "pipe")
+    named = unread(tmp_path)
+    assert named.keys() == {"empty", "notes.txt", "broken.gz", "link", "pipe"}
+    assert named["empty"] == "empty"
+    assert named["pipe"] == named["link"] == "not a plain file"
+
+
+def test_a_kernel_log_is_known_by_its_lines_whatever_its_name(tmp_path: Path) -> None:
+    (tmp_path / "IMG_0001.jpg").write_text(XID)
+    bundle = read_bundle([tmp_path])
+    assert [log.file for log in bundle.logs] == ["IMG_0001.jpg"]
+    assert bundle.unread == []
+
+
+def test_a_path_that_is_not_there_is_the_users_mistake(tmp_path: Path) -> None:
+    with pytest.raises(NoSuchPathError, match=r"no such file or folder: .*nowhere"):
+        read_bundle([tmp_path / "nowhere"])
+    assert NoSuchPathError.exit_code == 2
+
+
+def test_what_this_user_may_not_read_is_named(tmp_path: Path) -> None:
+    """Runs as another user where the tests run as root, whom no mode keeps out."""
+    bundle = tmp_path / "bundle"
+    (bundle / "shut").mkdir(parents=True)
+    (bundle / "shut" / "dmesg").write_text(XID)
+    (bundle / "secret").write_text(XID)
+    (bundle / "open").write_text(XID)
+    (bundle / "shut").chmod(0)
+    (bundle / "secret").chmod(0)
+    for folder in (bundle, *bundle.parents):
+        if folder.is_relative_to(tmp_path.parent.parent):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    code = (
+        "import os, sys, pathlib\n"
+        "from nemesis.producers.readers.bundle import read_bundle\n"
+        "os.geteuid() or os.setuid(65534)\n"
+        "for each in read_bundle([pathlib.Path(sys.argv[1])]).unread:\n"
+        "    print(each.file, each.why, sep=': ')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(bundle)], capture_output=True, text=True, check=True
+    )
+    (bundle / "shut").chmod(0o700)
+    assert sorted(done.stdout.splitlines()) == [
+        "secret: permission denied",
+        "shut: permission denied",
+    ]
+
+
+def test_dumps_of_several_nodes_in_folders_side_by_side_are_one_run(tmp_path: Path) -> None:
+    for rank in range(4):
+        folder = tmp_path / f"node{rank // 2}"
+        folder.mkdir(exist_ok=True)
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(pickled(dump([entry(1, done=False)])))
+    facts = recorded(tmp_path)
+    assert {fact.job for fact in facts} == {"job"}
+    assert sorted(fact.rank for fact in facts) == [0, 1, 2, 3]
+
+
+def test_runs_in_folders_of_their_own_stay_apart(tmp_path: Path) -> None:
+    for run in ("1", "second"):
+        (tmp_path / run).mkdir()
+        for rank in range(4):
+            (tmp_path / run / f"_dump_{rank}").write_bytes(pickled(dump([entry(len(run))])))
+    facts = recorded(tmp_path)
+    assert sorted({fact.job for fact in facts}) == ["job-1", "job-second"]
+    assert len(facts) == 8
+
+
+def test_json_beside_pickle_of_one_moment_counts_once(tmp_path: Path, shared: Path) -> None:
+    facts = recorded(shared / "data" / "fr_samples" / "dead")
+    assert sorted(fact.rank for fact in facts) == [0, 1, 2, 3]
+    assert [fact.rank for fact in facts if fact.dump_missing] == [2]
+
+
+def test_a_dump_without_a_number_in_its_name_is_placed_by_its_groups(tmp_path: Path) -> None:
+    config = {"7": {"name": "7", "desc": "EXPERT_DATA", "ranks": "[3]"}}
+    (tmp_path / "trace.pickle").write_bytes(pickled(dump([], pg_config=config)))
+    assert [fact.rank for fact in recorded(tmp_path)] == [3]
+
+
+def test_a_dump_that_nothing_places_is_named(tmp_path: Path) -> None:
+    (tmp_path / "trace.pickle").write_bytes(pickled(dump([entry(1)])))
+    bundle = read_bundle([tmp_path])
+    BundleFacts(bundle)
+    assert bundle.unread == [
+        Unread("trace.pickle", "neither its name nor its groups tell its rank")
+    ]
+
+
+def test_dumps_beside_the_kernel_log_of_a_node_are_of_that_node(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "dmesg").write_text(f"Aug 11 03:00:00 n017 kernel: {XID}")
+    (tmp_path / "a" / "_dump_0").write_bytes(pickled(dump([entry(1)])))
+    assert recorded(tmp_path)[0].node == "n017"
+
+
+def test_every_fact_knows_its_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "dmesg").write_text(f"# context\n{XID}")
+    (tmp_path / "_dump_0").write_bytes(pickled(dump([entry(1)])))
+    facts = BundleFacts(read_bundle([tmp_path]))
+    ids = [f"localhost/{kind}/1/1" for kind in ("kernel", "collective")]
+    assert len(list(facts)) == 1 + 4
+    origins = [facts.origin(each) for each in ids]
+    assert [(each.file, each.line) for each in origins if each] == [("dmesg", 2), ("_dump_0", None)]
+    assert facts.origin("localhost/kernel/1/2") is None

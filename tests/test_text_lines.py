@@ -1,0 +1,54 @@
+"""Promises of the line counter: the numbers that `str.splitlines` gives, however a file is read."""
+
+import gzip
+import re
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemesis.producers.readers.text_lines import LINE_BYTES_MAX, lines_at, numbered_lines, opened
+
+ALL = re.compile(b"")
+MARK = re.compile(b"mark")
+
+
+def read(path: Path, *, whole_count: int, then: re.Pattern[bytes]) -> list[tuple[int, str]]:
+    with opened(path) as stream:
+        return list(numbered_lines(stream, whole_count=whole_count, then=then))
+
+
+@given(st.lists(st.sampled_from(["mark", "a", "é", "\n", "\r\n", "\r", "\x0b", "\x85", "\u2028"])))
+def test_lines_are_numbered_as_splitlines_numbers_them(parts: list[str]) -> None:
+    text = "".join(parts)
+    path = Path.home() / "lines.txt"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(text.encode())
+    expected = list(enumerate(text.splitlines(), 1))
+    assert read(path, whole_count=1000, then=ALL) == expected
+    marked = [(number, line) for number, line in expected if "mark" in line]
+    assert read(path, whole_count=0, then=MARK) == marked
+    wanted = {number for number, _ in expected}
+    assert lines_at(path, wanted) == dict(expected)
+
+
+def test_a_line_without_an_end_is_cut_and_counts_once(tmp_path: Path) -> None:
+    path = tmp_path / "endless"
+    path.write_bytes(b"x" * (3 * LINE_BYTES_MAX) + b"\nmark\n")
+    lines = read(path, whole_count=1000, then=ALL)
+    assert [number for number, _ in lines] == [1, 2]
+    assert lines[1][1] == "mark"
+    assert len(lines[0][1]) == LINE_BYTES_MAX
+
+
+def test_bytes_that_are_no_utf8_become_a_replacement_character(tmp_path: Path) -> None:
+    path = tmp_path / "bytes"
+    path.write_bytes(b"\xff\xfe mark \xc3\nlast")
+    assert read(path, whole_count=10, then=ALL) == [(1, "�� mark �"), (2, "last")]
+
+
+def test_a_gzip_file_is_read_as_what_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "kern.log.1.gz"
+    path.write_bytes(gzip.compress(b"one\nmark\n"))
+    assert read(path, whole_count=1, then=MARK) == [(1, "one"), (2, "mark")]
+    assert lines_at(path, {2}) == {2: "mark"}

@@ -47,6 +47,17 @@ def triage(
     raise typer.Exit(0 if answer.verdict == "no-fault" else 1)
 
 
+def triage_paths(paths: list[Path]) -> "Triage":
+    """The answer to these files and folders.
+
+    Raises:
+        NoSuchPathError: one of them does not exist.
+    """
+    from nemesis.producers.readers.bundle import read_bundle
+
+    return _answer(read_bundle(paths))
+
+
 def _answer(bundle: "Bundle") -> "Triage":
     import msgspec
 

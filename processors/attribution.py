@@ -16,7 +16,6 @@ import msgspec
 from msgspec.structs import replace
 
 from nemesis.processors import silences
-from nemesis.processors.collectives import Recorders
 from nemesis.processors.exits import is_own_death, signal_of
 from nemesis.processors.findings import MEMORY_LOST, OFF_BUS, RANK_EXITED, Proof
 from nemesis.processors.incidents import Clue, Exit, Incident
@@ -24,6 +23,7 @@ from nemesis.processors.inventory import Inventory
 from nemesis.processors.kernel_messages import KernelMessage, parse
 from nemesis.processors.kernel_rules import DOUBLE_BIT_XID, role_of
 from nemesis.processors.open_incidents import HOLD_NS, JOIN_NS, SECOND_NS, Incidents
+from nemesis.processors.recorders import Recorders
 from nemesis.processors.recoveries import Recoveries
 from nemesis.processors.verdicts import verdict_of
 from nemesis.schemas.errors import MalformedFactError

@@ -1,0 +1,68 @@
+"""What the times at which ranks enqueued their collectives tell: who broke the order, who is late."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from nemesis.processors.wait_graph import Group, Seen
+
+LATE_NS_MIN: Final = 50_000_000  # healthy gloo ranks on one busy host scatter by 11 ms
+LATE_SHARE_PPM: Final = 50_000  # of a step: a straggler that costs less is not worth a name
+CLOCK_ERROR_NS: Final = 10_000_000  # NTP within a site, where a producer states no error
+MEMBERS_MIN: Final = 3  # of two, nobody is the odd one
+JUDGED_MAX: Final = 8  # latest collectives that count
+LATE_COUNT_MIN: Final = 5  # of those: once or twice is a hiccup
+
+
+class Late(NamedTuple):
+    """A rank that arrives last time after time."""
+
+    rank: int
+    lag_ns: int
+    late_count: int
+    judged_count: int
+
+
+def order_breaker(cycle: Sequence[int], seen: Mapping[int, Seen]) -> int | None:
+    """The one rank of a cycle whose last call does not follow on the one before as it used to."""
+    odd = [rank for rank in cycle if rank in seen and _breaks_order(seen[rank])]
+    return odd[0] if len(odd) == 1 else None
+
+
+def _breaks_order(seen: Seen) -> bool:
+    calls = sorted((at_ns, group.name) for group in seen.groups for _, at_ns in group.arrivals)
+    names = [name for _, name in calls]
+    follows = list(pairwise(names))
+    return len(follows) > 1 and follows[-1] not in follows[:-1]
+
+
+def late_rank(seen: Mapping[int, Seen], groups: Sequence[Group]) -> Late | None:
+    """The rank that holds its largest group up."""
+    for group in sorted(groups, key=lambda each: (-len(each.members), each.name)):
+        if len(group.digests) < MEMBERS_MIN or set(group.digests) != set(group.members):
+            continue
+        found = _late_in(group, seen)
+        if found is not None:
+            return found
+    return None
+
+
+def _late_in(group: Group, seen: Mapping[int, Seen]) -> Late | None:
+    arrived = {rank: dict(digest.arrivals) for rank, digest in group.digests.items()}
+    common = sorted(set.intersection(*(set(each) for each in arrived.values())))[-JUDGED_MAX:]
+    if len(common) < LATE_COUNT_MIN:
+        return None
+    error_ns = 2 * max(CLOCK_ERROR_NS, *(seen[rank].error_ns for rank in arrived))
+    late: dict[int, list[int]] = {}
+    for number in common:
+        order = sorted((times[number], rank) for rank, times in arrived.items())
+        (second_ns, _), (last_ns, last) = order[-2:]
+        late.setdefault(last, []).append(last_ns - second_ns)
+    firsts = [min(times[number] for times in arrived.values()) for number in common]
+    step_ns = (firsts[-1] - firsts[0]) // (len(firsts) - 1)
+    limit_ns = max(LATE_NS_MIN + error_ns, step_ns * LATE_SHARE_PPM // 1_000_000)
+    for rank, lags in sorted(late.items()):
+        large = sorted(lag for lag in lags if lag >= limit_ns)
+        if len(large) >= LATE_COUNT_MIN:
+            return Late(rank, large[len(large) // 2], len(large), len(common))
+    return None

@@ -1,0 +1,213 @@
+"""Who waits for whom: edges from a rank through the operation it is stuck in to those who are due.
+
+Why: when a job hangs, every rank is stuck in something, and almost all of them are victims; who is
+waited for and waits for nobody is the cause. PyTorch's own analyser looks at one group at a time
+and so names victims of other groups beside the cause. How: a rank stuck in operation s of a group
+waits for members that have not enqueued s; if all have, for those stuck in an earlier one. A rank
+whose peers completed s while it has not is stuck in itself. Counters of sends and receives differ
+between pipeline stages when all is well, so of those only the pending operation itself counts.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+import networkx as nx
+
+from nemesis.schemas.errors import BadNameError
+from nemesis.schemas.observed import GroupDigest, OperationSeen
+from nemesis.schemas.rank_ranges import parse_ranks
+
+_P2P: Final = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})\Z")
+
+
+class Seen(msgspec.Struct, frozen=True, array_like=True):
+    """One rank's flight recorder, or that it wrote none."""
+
+    fact: str
+    seq: int
+    node: str
+    at_ns: int
+    error_ns: int
+    entry_count: int
+    missing: bool
+    groups: tuple[GroupDigest, ...]
+
+
+class Group(NamedTuple):
+    """One process group as its members' recorders show it."""
+
+    name: str
+    desc: str
+    members: tuple[int, ...]
+    digests: Mapping[int, GroupDigest]
+
+
+class Hub(NamedTuple):
+    """An operation that somebody is stuck in."""
+
+    group: str
+    collective: int
+
+
+class Waits(NamedTuple):
+    """The graph, and those it cannot show."""
+
+    graph: "nx.DiGraph[int | Hub]"
+    stalled: frozenset[int]
+    """Ranks that have not completed what their peers have."""
+    unseen: frozenset[int]
+    """Members of groups of whom nothing is known, not even that they wrote no dump."""
+
+
+def groups_of(seen: Mapping[int, Seen]) -> list[Group]:
+    """The groups of a job, by name."""
+    digests: dict[str, dict[int, GroupDigest]] = {}
+    for rank, each in sorted(seen.items()):
+        for group in each.groups:
+            digests.setdefault(group.name, {})[rank] = group
+    gone = {rank for rank, each in seen.items() if each.missing}
+    return [
+        Group(name, _described(own), _members(own, gone), own)
+        for name, own in sorted(digests.items())
+    ]
+
+
+def _described(digests: Mapping[int, GroupDigest]) -> str:
+    return next((each.desc for each in digests.values() if each.desc), "")
+
+
+def _members(digests: Mapping[int, GroupDigest], gone: set[int]) -> tuple[int, ...]:
+    """As the group's own configuration says; where it does not, those who took part in it."""
+    for digest in digests.values():
+        try:
+            listed = parse_ranks(digest.ranks)
+        except BadNameError:
+            continue
+        if listed:
+            return listed
+    return tuple(sorted(digests.keys() | gone))
+
+
+def pending(seen: Seen, digest: GroupDigest) -> OperationSeen | None:
+    """The operation of a group that a rank is stuck in.
+
+    Entries say it. Where a digest has none at all, counters alone tell, and not the operation.
+    """
+    if digest.first_unfinished is not None:
+        return digest.first_unfinished
+    if seen.entry_count == 0 and -1 < digest.last_completed < digest.last_enqueued:
+        return OperationSeen(seq=digest.last_completed + 1, op="")
+    return None
+
+
+def enqueued(digest: GroupDigest) -> int:
+    """The last collective that a rank has enqueued in a group."""
+    known = [digest.last_enqueued, *(number for number, _ in digest.arrivals)]
+    operation = digest.first_unfinished
+    if operation is not None and not operation.p2p:
+        known.append(operation.seq)
+    return max(known)
+
+
+def wait_graph(seen: Mapping[int, Seen], groups: list[Group]) -> Waits:
+    """Edges rank to operation, operation to the ranks it lacks."""
+    graph: nx.DiGraph[int | Hub] = nx.DiGraph()
+    stalled: set[int] = set()
+    for group in groups:
+        for rank, digest in group.digests.items():
+            operation = pending(seen[rank], digest)
+            if operation is None or operation.p2p:
+                continue
+            hub = Hub(group.name, operation.seq)
+            due = _not_arrived(group, rank, operation, seen)
+            if not due and _completed_elsewhere(group, rank, operation.seq, seen):
+                stalled.add(rank)
+            elif not due:
+                due = _stuck_before(group, operation.seq, seen)
+            if due:
+                graph.add_edge(rank, hub)
+                graph.add_edges_from((hub, member) for member in due)
+    # who waits for a member that never arrived may lack what its peers completed without it
+    stalled = {rank for rank in stalled if not _waits(graph, rank)}
+    graph.remove_edges_from([edge for rank in stalled for edge in list(graph.out_edges(rank))])
+    graph.add_nodes_from(stalled)
+    _add_transfers(graph, stalled, seen, groups)
+    known = seen.keys()
+    unseen = frozenset(n for n in graph if isinstance(n, int) and n not in known)
+    return Waits(graph, frozenset(stalled), unseen)
+
+
+def _waits(graph: "nx.DiGraph[int | Hub]", rank: int) -> bool:
+    return rank in graph and graph.out_degree(rank) > 0
+
+
+def _not_arrived(
+    group: Group, rank: int, operation: OperationSeen, seen: Mapping[int, Seen]
+) -> list[int]:
+    """Members that have not enqueued the operation, as far as their recorders can tell."""
+    due: list[int] = []
+    for member in group.members:
+        if member == rank:
+            continue
+        other = seen.get(member)
+        digest = group.digests.get(member)
+        if other is None or other.missing:
+            due.append(member)
+        elif digest is not None and enqueued(digest) < operation.seq:
+            # a recorder read before the operation began proves nothing about it
+            if other.at_ns + other.error_ns + seen[rank].error_ns >= operation.created_ns:
+                due.append(member)
+    return due
+
+
+def _completed_elsewhere(
+    group: Group, rank: int, collective: int, seen: Mapping[int, Seen]
+) -> bool:
+    """Whether a peer had completed the operation when this rank's recorder was read."""
+    own = seen[rank]
+    return any(
+        digest.last_completed >= collective
+        and seen[member].at_ns - seen[member].error_ns <= own.at_ns + own.error_ns
+        for member, digest in group.digests.items()
+        if member != rank
+    )
+
+
+def _stuck_before(group: Group, collective: int, seen: Mapping[int, Seen]) -> list[int]:
+    """Members that are stuck in an earlier operation of the group."""
+    stuck: list[int] = []
+    for member, digest in group.digests.items():
+        operation = pending(seen[member], digest)
+        if operation is not None and not operation.p2p and operation.seq < collective:
+            stuck.append(member)
+    return stuck
+
+
+def _add_transfers(
+    graph: "nx.DiGraph[int | Hub]",
+    stalled: set[int],
+    seen: Mapping[int, Seen],
+    groups: list[Group],
+) -> None:
+    """Sends and receives: only for ranks that no collective explains, and only if unanswered."""
+    waiting = {node for node in graph if isinstance(node, int) and graph.out_degree(node) > 0}
+    transfers = list(_transfers(seen, groups))
+    posted = {(rank, peer) for rank, peer in transfers}
+    for rank, peer in transfers:
+        if rank not in waiting and rank not in stalled and (peer, rank) not in posted:
+            graph.add_edge(rank, peer)
+
+
+def _transfers(seen: Mapping[int, Seen], groups: list[Group]) -> Iterator[tuple[int, int]]:
+    """(rank, peer) of every pending send and receive; the names count within the group."""
+    for group in groups:
+        for rank, digest in group.digests.items():
+            operation = pending(seen[rank], digest)
+            if operation is None or not operation.p2p:
+                continue
+            match = _P2P.match(operation.op)
+            index = int(match[4]) if match else len(group.members)
+            if index < len(group.members) and group.members[index] != rank:
+                yield rank, group.members[index]

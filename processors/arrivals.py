@@ -1,4 +1,4 @@
-"""What the times at which ranks enqueued their collectives tell: who broke the order, who is late."""
+"""What enqueue times of collectives tell: who broke the order, who is late."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

@@ -155,10 +155,12 @@ def _not_arrived(
         digest = group.digests.get(member)
         if other is None or other.missing:
             due.append(member)
-        elif digest is not None and enqueued(digest) < operation.seq:
-            # a recorder read before the operation began proves nothing about it
-            if other.at_ns + other.error_ns + seen[rank].error_ns >= operation.created_ns:
-                due.append(member)
+            continue
+        # a recorder that was read before the operation began proves nothing about it
+        read_ns = other.at_ns + other.error_ns + seen[rank].error_ns
+        behind = digest is not None and enqueued(digest) < operation.seq
+        if behind and read_ns >= operation.created_ns:
+            due.append(member)
     return due
 
 

@@ -50,6 +50,7 @@ from nemesis.processors.healer_state import (
     submitted_state,
 )
 from nemesis.processors.healer_verdicts import is_news, keep, read_verdict
+from nemesis.processors.replicas import world_of
 from nemesis.schemas.decided import (
     PolicyRefused,
     QuiesceDecided,
@@ -62,7 +63,7 @@ from nemesis.schemas.done import (
     AttemptFailed,
     AttemptOutcomeUnknown,
     AttemptStarted,
-    RankReported,
+    MembershipReported,
 )
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Conclusion, Fact
@@ -80,6 +81,7 @@ from nemesis.schemas.operated import (
     PolicyApplied,
 )
 from nemesis.schemas.policy import Policy, decode_policy
+from nemesis.schemas.rank_ranges import RANKS_MAX
 
 _Read: TypeAlias = (
     ClockTicked
@@ -101,7 +103,7 @@ _Read: TypeAlias = (
     | AttemptCompleted
     | AttemptFailed
     | AttemptOutcomeUnknown
-    | RankReported
+    | MembershipReported
     | ConclusionUndeliverable
 )
 
@@ -131,7 +133,7 @@ class Healer:
         "attempt_completed",
         "attempt_failed",
         "attempt_outcome_unknown",
-        "rank_reported",
+        "membership_reported",
         "conclusion_undeliverable",
     )
 
@@ -175,8 +177,8 @@ class Healer:
                 return [name for name, job in state.jobs.items() if _is_open(job)]
             case ProcessExited():
                 return self._on_exit(fact, data)
-            case RankReported():
-                return self._on_report(fact, data)
+            case MembershipReported():
+                return self._on_membership(fact, data)
             case FaultAttributed():
                 return self._on_verdict(fact, data, said)
             case QuiesceDecided() | RecoveryDecided():
@@ -188,7 +190,7 @@ class Healer:
             case DecisionApproved() | DecisionVetoed():
                 return self._on_answer(data)
             case JobSubmitted() | JobEnded():
-                return self._on_job(data)
+                return self._on_job(fact, data)
             case InventoryReported():
                 state.nodes.setdefault(fact.key, False)
                 return ()
@@ -215,22 +217,18 @@ class Healer:
         _note(job, fact, fact.id)
         return (exit.job,)
 
-    def _on_report(self, fact: Fact, report: RankReported) -> Iterable[str]:
-        job = self._state.jobs.get(report.job)
+    def _on_membership(self, fact: Fact, reported: MembershipReported) -> Iterable[str]:
+        """The agents regrouped while the log was away: what was planned before is over."""
+        job = self._state.jobs.get(reported.job)
         if job is None:
             return ()
         job.revision = fact.seq
-        if report.rank not in ranks_of(job.members) or report.epoch < job.epoch:
-            return ()
-        if report.state == "failed" and report.rank not in job.exited:
-            job.exited = tuple(sorted((*job.exited, report.rank)))
-            _note(job, fact, fact.id)
-        elif report.state == "silent" and report.rank not in job.silent:
-            job.silent = tuple(sorted((*job.silent, report.rank)))
-            _note(job, fact, fact.id)
-        elif report.state in ("running", "held"):
-            job.silent = tuple(rank for rank in job.silent if rank != report.rank)
-        return (report.job,)
+        if reported.epoch > job.epoch:
+            job.epoch, job.members = reported.epoch, reported.members
+            job.epoch_planned = max(job.epoch_planned, reported.epoch)
+            job.exited, job.silent, job.answered = (), (), ()
+            decisions.close(job)
+        return (reported.job,)
 
     def _on_verdict(
         self, fact: Fact, verdict: FaultAttributed, said: list[Conclusion]
@@ -287,6 +285,11 @@ class Healer:
         ended = not isinstance(attempt, AttemptStarted)
         if attempt.decision == job.hold and ended:
             job.hold = ""
+        if attempt.lost or attempt.silent:
+            members = ranks_of(job.members)
+            job.exited = tuple(sorted({*job.exited, *members & ranks_of(attempt.lost)}))
+            job.silent = tuple(sorted({*job.silent, *members & ranks_of(attempt.silent)}))
+            _note(job, fact, fact.id)
         pending = job.pending
         if pending is None or attempt.decision != pending.decision:
             return (attempt.job,)
@@ -295,6 +298,8 @@ class Healer:
                 pending.claim_deadline_ns = max(pending.claim_deadline_ns, attempt.deadline_ns)
             case AttemptCompleted():
                 decisions.regroup(job, pending)
+            case AttemptFailed(withdrawn=True):
+                job.phase, job.pending = "holding", None
             case _:
                 decisions.give_up(job, pending)
                 _note(job, fact, fact.id)
@@ -310,12 +315,12 @@ class Healer:
                 return (name,)
         return ()
 
-    def _on_job(self, event: JobSubmitted | JobEnded) -> Iterable[str]:
+    def _on_job(self, fact: Fact, event: JobSubmitted | JobEnded) -> Iterable[str]:
         state = self._state
         before = state.jobs.pop(event.job, None)
         count = state.ended.pop(event.job, 0) if before is None else before.count
-        if isinstance(event, JobSubmitted):
-            state.jobs[event.job] = submitted_state(event, count)
+        if isinstance(event, JobSubmitted) and world_of(event) <= RANKS_MAX:
+            state.jobs[event.job] = submitted_state(event, count, fact.seq)
             state.nodes.update(dict.fromkeys((*event.nodes, *event.spares), False))
             return ()
         state.ended[event.job] = count

@@ -12,6 +12,7 @@ from nemesis.processors.ladder import JobView
 from nemesis.processors.replicas import world_of
 from nemesis.schemas.codes import Action, FaultClass, Signature
 from nemesis.schemas.decided import Mode
+from nemesis.schemas.errors import BadNameError
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.plans import Placement
 from nemesis.schemas.policy import Policy
@@ -72,7 +73,7 @@ class JobState(msgspec.Struct, array_like=True):
     """Decisions so far, for their names."""
     members: str
     revision: int = 0
-    """Sequence of the last decided or done fact of this job."""
+    """Sequence of its submission, later of the last decided or done fact about it."""
     phase: Phase = "running"
     epoch: int = 0
     epoch_planned: int = 0
@@ -113,7 +114,7 @@ class JobState(msgspec.Struct, array_like=True):
             moved={
                 rank: placement.node
                 for placement in self.moved
-                for rank in parse_ranks(placement.ranks)
+                for rank in ranks_of(placement.ranks)
             },
             spares=spares,
         )
@@ -138,11 +139,12 @@ class HealerState(msgspec.Struct, array_like=True):
     """Decisions without a job so far, for their names."""
 
 
-def submitted_state(job: JobSubmitted, count: int) -> JobState:
+def submitted_state(job: JobSubmitted, count: int, seq: int) -> JobState:
     """A job at its start."""
     return JobState(
         submitted=job,
         count=count,
+        revision=seq,
         members=format_ranks(range(world_of(job))),
         spares=job.spares,
     )
@@ -150,8 +152,11 @@ def submitted_state(job: JobSubmitted, count: int) -> JobState:
 
 @lru_cache(maxsize=256)
 def ranks_of(text: str) -> frozenset[int]:
-    """The set behind a spelling that was made by format_ranks."""
-    return frozenset(parse_ranks(text))
+    """The set behind a spelling; one that is none names nobody."""
+    try:
+        return frozenset(parse_ranks(text))
+    except BadNameError:
+        return frozenset()
 
 
 def bounded(mapping: dict[str, tuple[int, int]], limit: int) -> None:

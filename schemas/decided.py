@@ -26,6 +26,7 @@ class Decision(Inference, kw_only=True, frozen=True):
     """Log time after which another actor may claim it, and after which it is of no use."""
     job: str = ""
     job_revision: Count = 0
+    """Sequence of the last decided or done fact read about the job, or of its submission."""
 
 
 class QuiesceDecided(Decision, kw_only=True, frozen=True):

@@ -1,7 +1,7 @@
 """What actors did. An attempt opens with a claim that only one actor can make and ends once."""
 
 from nemesis.schemas.inferred import Inference
-from nemesis.schemas.observed import Count, Index, Ns
+from nemesis.schemas.observed import Count, Ns
 
 
 class Attempt(Inference, kw_only=True, frozen=True):
@@ -12,6 +12,10 @@ class Attempt(Inference, kw_only=True, frozen=True):
     """Which copy of the actor, for people."""
     job: str = ""
     epoch: Count = 0
+    lost: str = ""
+    """Ranks that were seen to have ended, in rank_ranges form."""
+    silent: str = ""
+    """Ranks whose node does not answer."""
 
 
 class AttemptStarted(Attempt, kw_only=True, frozen=True):
@@ -36,18 +40,20 @@ class AttemptCompleted(Attempt, kw_only=True, frozen=True):
 class AttemptFailed(Attempt, kw_only=True, frozen=True):
     """The effect was observed to be absent, and will not come."""
 
+    withdrawn: bool = False
+    """Nothing was tried or it became moot: no word against the action."""
+
 
 class AttemptOutcomeUnknown(Attempt, kw_only=True, frozen=True):
     """Nobody can say whether the effect took place."""
 
 
-class RankReported(Inference, kw_only=True, frozen=True):
-    """What a node's agent reported about a rank, made a fact by the job actor."""
+class MembershipReported(Inference, kw_only=True, frozen=True):
+    """The agents of a job went on by themselves while the log was away, as their plan allowed."""
 
     job: str
-    node: str
-    rank: Index
-    state: str
-    """running, held, fenced, left, failed, or silent: its node did not answer a plan."""
-    epoch: Count = 0
+    epoch: Count
+    members: str
+    """Ranks that go on, in rank_ranges form."""
+    world: Count = 0
     step: Count = 0

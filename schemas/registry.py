@@ -102,7 +102,7 @@ EVENTS: Final[Mapping[str, FactKind]] = {
             done.AttemptCompleted,
             done.AttemptFailed,
             done.AttemptOutcomeUnknown,
-            done.RankReported,
+            done.MembershipReported,
         ),
         *_event(
             "operated",

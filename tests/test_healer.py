@@ -103,10 +103,11 @@ class Cell:
             PolicyApplied, "policy", policy=msgspec.Raw(msgspec.json.encode(policy))
         )
 
-    def submit(self, **fields: Any) -> None:
+    def submit(self, **fields: Any) -> int:
         """By default four nodes of two ranks, pure data parallel."""
         fields = {"nodes": ("n0", "n1", "n2", "n3"), "ranks_per_node": 2} | fields
-        self.operate(JobSubmitted, "llama", job="llama", **fields)
+        self.submitted_seq = self.operate(JobSubmitted, "llama", job="llama", **fields)
+        return self.submitted_seq
 
     def exit(self, rank: int, *, node: str = "n1", late_ns: int = 0, **fields: Any) -> int:
         fields = {"exit_code": 1} | fields
@@ -192,7 +193,7 @@ def test_a_dead_rank_holds_its_job_at_once(cell: Cell) -> None:
             mode="act",
             deadline_ns=cell.now_ns + 5 * SECOND_NS,
             job="llama",
-            job_revision=0,
+            job_revision=cell.submitted_seq,
             epoch=0,
             dead_ranks=(3,),
         )

@@ -1,0 +1,116 @@
+"""The job actor's end of the plan channel: plans out, answers and reports in.
+
+Keeps the newest state of every rank as its node's agent told it. An answer is newer than what was
+heard before it; reports of one agent process are ordered by their number.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from nats.aio.msg import Msg
+
+from nemesis.schemas.errors import MalformedFactError
+from nemesis.schemas.plans import (
+    ALL_HELLOS,
+    ALL_REPORTS,
+    Hello,
+    Plan,
+    PlanAnswer,
+    Plans,
+    RankState,
+    Report,
+    decode_message,
+    encode_message,
+    plan_subject,
+)
+from nemesis.schemas.tokens import token_of
+from nemesis.streams.connection import Connection
+from nemesis.streams.errors import LogUnavailableError
+
+ANSWER_TIMEOUT_S: Final = 1.0  # an agent judges a plan in milliseconds
+RETRY_S: Final = 0.1
+
+
+class Channel:
+    """Talks to all agents of a cell."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        plans_for: Callable[[str], tuple[Plan, ...] | None],
+        on_report: Callable[[Report], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        """`plans_for`: the last plans of a node, in order, or None while they are not known;
+        `on_change`: some state is newer."""
+        self.boot_ids: Final[dict[str, str]] = {}
+        self._connection: Final = connection
+        self._plans_for: Final = plans_for
+        self._on_report_read: Final = on_report
+        self._on_change: Final = on_change
+        self._states: Final[dict[str, dict[tuple[str, int], RankState]]] = {}
+        self._newest: Final[dict[tuple[str, str], tuple[int, int]]] = {}
+
+    async def open(self) -> None:
+        """Listen to agents."""
+        await self._connection.subscribe(ALL_REPORTS, self._hear_report)
+        await self._connection.subscribe(ALL_HELLOS, self._hear_hello)
+
+    def states(self, job: str) -> dict[tuple[str, int], RankState]:
+        """The newest state of each (node, rank) of a job."""
+        return self._states.setdefault(job, {})
+
+    async def send(self, node: str, plan: Plan) -> PlanAnswer:
+        """Send a plan until the node's agent answers."""
+        payload = encode_message(plan)
+        while True:
+            try:
+                reply = await self._connection.request(
+                    plan_subject(node), payload, timeout_s=ANSWER_TIMEOUT_S
+                )
+                answer = decode_message(PlanAnswer, reply.data)
+            except (LogUnavailableError, MalformedFactError):
+                await asyncio.sleep(RETRY_S)
+                continue
+            if answer.node == node and answer.job == plan.job:
+                self._hear(node, answer.boot_id, answer.job, answer.ranks)
+                return answer
+
+    async def _hear_report(self, message: Msg) -> None:
+        try:
+            report = decode_message(Report, message.data)
+        except MalformedFactError:
+            return  # an agent of another release; its answers will say so again
+        if not _is_from(message, report.node):
+            return
+        place, number = (report.node, report.job), (report.start_ns, report.n)
+        if number <= self._newest.get(place, (0, 0)):
+            return
+        self._newest[place] = number
+        self._hear(report.node, report.boot_id, report.job, report.ranks)
+        self._on_report_read(report)
+
+    async def _hear_hello(self, message: Msg) -> None:
+        try:
+            hello = decode_message(Hello, message.data)
+        except MalformedFactError:
+            return
+        if not _is_from(message, hello.node):
+            return
+        self.boot_ids[hello.node] = hello.boot_id
+        plans = self._plans_for(hello.node)
+        if plans is not None:  # else the agent asks again
+            await message.respond(encode_message(Plans(plans=plans)))
+
+    def _hear(self, node: str, boot_id: str, job: str, ranks: tuple[RankState, ...]) -> None:
+        self.boot_ids[node] = boot_id
+        states = self._states.setdefault(job, {})
+        states.update({(node, state.rank): state for state in ranks})
+        self._on_change()
+
+
+def _is_from(message: Msg, node: str) -> bool:
+    """Whether the sender may speak for the node: the server checked the subject, not the text."""
+    return message.subject.split(".")[2] == token_of(node)

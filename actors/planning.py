@@ -1,0 +1,124 @@
+"""From a decision to the plan that agents get, and from what agents say to what became of it.
+
+Pure: the same decision gives the same plan on every copy of the actor and at every start, which is
+why sending it again is harmless.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from nemesis.actors.claims import Effective, Standing
+from nemesis.schemas.decided import QuiesceDecided
+from nemesis.schemas.plans import Placement, Plan, RankState
+from nemesis.schemas.rank_ranges import format_ranks, parse_ranks
+
+ENDED: Final = frozenset({"fenced", "left", "failed"})
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a plan has got."""
+
+    outcome: Literal["done", "failed", "open"]
+    lost: str = ""
+    step: int = 0
+
+
+def plan_of(decision: Effective, standing: Standing, boot_ids: Mapping[str, str]) -> Plan:
+    """The plan that carries a decision out; `boot_ids` of the nodes that were heard of."""
+    job = standing.submitted
+    held = isinstance(decision, QuiesceDecided)
+    members = standing.members if isinstance(decision, QuiesceDecided) else decision.members
+    return Plan(
+        job=job.job,
+        epoch=decision.epoch,
+        kind="hold" if held else "membership",
+        decision=decision.decision,
+        members=members,
+        world=len(parse_ranks(members)),
+        fenced=format_ranks(
+            decision.dead_ranks if isinstance(decision, QuiesceDecided) else decision.removed_ranks
+        ),
+        started="" if isinstance(decision, QuiesceDecided) else decision.started,
+        state_from="memory" if isinstance(decision, QuiesceDecided) else decision.state_from,
+        placements=placements_of(decision, standing),
+        issued_ns=decision.at_ns,
+        deadline_ns=decision.deadline_ns,
+        boot_ids={node: boot_ids[node] for node in sorted(boot_ids)},
+        on_log_loss=_on_log_loss(job.on_log_loss),
+        grace_ns=job.grace_ns,
+    )
+
+
+def placements_of(decision: Effective, standing: Standing) -> tuple[Placement, ...]:
+    """Where members run that moved, once the decision is carried out."""
+    if isinstance(decision, QuiesceDecided):
+        return standing.placements
+    return decision.placements
+
+
+def homes(standing: Standing, placements: tuple[Placement, ...]) -> dict[int, str]:
+    """The node of every rank that was submitted."""
+    job = standing.submitted
+    home = {
+        rank: node
+        for at, node in enumerate(job.nodes)
+        for rank in range(at * job.ranks_per_node, (at + 1) * job.ranks_per_node)
+    }
+    for placement in placements:
+        home.update(dict.fromkeys(parse_ranks(placement.ranks), placement.node))
+    return home
+
+
+def nodes_of(decision: Effective, standing: Standing) -> tuple[str, ...]:
+    """Every node that must hear the plan: where ranks run now, and where they will."""
+    before = homes(standing, standing.placements)
+    after = homes(standing, placements_of(decision, standing))
+    ranks = set(parse_ranks(standing.members))
+    return tuple(sorted({before[r] for r in ranks} | {after[r] for r in ranks}))
+
+
+def progress_of(
+    plan: Plan, home: Mapping[int, str], states: Mapping[tuple[str, int], RankState]
+) -> Progress:
+    """What became of a plan, from the newest state of each (node, rank)."""
+    missing = 0
+    lost: list[int] = []
+    steps: list[int] = []
+    fenced = frozenset(parse_ranks(plan.fenced))
+    for rank in parse_ranks(plan.members):
+        state = states.get((home[rank], rank))
+        if state is None:
+            missing += rank not in fenced
+        elif state.stage in ENDED and (plan.kind == "hold" or state.epoch >= plan.epoch):
+            lost.append(rank)
+        elif _has_arrived(plan, state):
+            steps.append(state.step)
+        else:
+            missing += 1
+    step = max(steps, default=0)
+    if plan.kind == "membership" and lost:
+        return Progress(outcome="failed", lost=format_ranks(lost), step=step)
+    if missing:
+        return Progress(outcome="open", lost=format_ranks(lost), step=step)
+    return Progress(outcome="done", lost=format_ranks(lost), step=step)
+
+
+def unheard(plan: Plan, home: Mapping[int, str], answered: Collection[str]) -> str:
+    """Members on nodes that did not answer, in rank_ranges form."""
+    return format_ranks(rank for rank in parse_ranks(plan.members) if home[rank] not in answered)
+
+
+def _has_arrived(plan: Plan, state: RankState) -> bool:
+    if plan.kind == "hold":
+        return state.stage == "held"
+    return state.stage == "running" and state.epoch == plan.epoch
+
+
+def _on_log_loss(word: str) -> Literal["wait", "restart", "shrink"]:
+    match word:
+        case "restart" | "shrink":
+            return word
+        case _:
+            return "wait"  # the safe one, for a word that no agent knows

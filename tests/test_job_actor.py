@@ -1,0 +1,230 @@
+"""Promises of the job actor, against a real server: one claim, one effect, whatever is killed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nemesis.actors.job import JobActor
+from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
+from nemesis.schemas.done import (
+    AttemptCompleted,
+    AttemptFailed,
+    AttemptOutcomeUnknown,
+    AttemptStarted,
+    MembershipReported,
+)
+from nemesis.schemas.facts import (
+    decode_conclusion,
+    encode_conclusion,
+    encode_observation,
+    telemetry_subject,
+)
+from nemesis.schemas.observed import ClockTicked
+from nemesis.schemas.operated import JobSubmitted
+from nemesis.streams.log import Log
+from nemesis.streams.server import Server
+from tests.fake_agents import FakeAgent
+
+pytestmark = pytest.mark.server
+SECOND_NS = 1_000_000_000
+START_NS = 1_700_000_000 * SECOND_NS
+NODES = ("n0", "n1", "n2", "n3")
+PATIENCE_S = 60.0
+
+
+class Site:
+    """A cell of three nodes of two ranks and a spare, and everybody who writes to it."""
+
+    def __init__(self, server: Server, logs: dict[str, Log], agents: dict[str, FakeAgent]) -> None:
+        self.server = server
+        self.logs = logs
+        self.agents = agents
+        self.seq = 0
+        self.ticks_count = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def say(self, data: msgspec.Struct, key: str, role: str) -> int:
+        subject, payload = encode_conclusion(
+            id=f"{role}/{self.seq}", source="/test", at_ns=START_NS, data=data, key=key, job="llama"
+        )
+        self.seq += 1
+        return await self.logs[role].publish(subject, payload)
+
+    async def tick(self, seconds: int = 1) -> None:
+        self.ticks_count += seconds
+        data = ClockTicked(
+            node="clock",
+            start_ns=1,
+            n=self.ticks_count,
+            at_ns=START_NS + self.ticks_count * SECOND_NS,
+        )
+        await self.logs["ticker"].publish(
+            telemetry_subject("clock", "tick"), encode_observation(data)
+        )
+
+    async def submit(self) -> int:
+        submitted = JobSubmitted(
+            at_ns=START_NS,
+            by="ann",
+            reason="",
+            job="llama",
+            nodes=NODES[:3],
+            ranks_per_node=2,
+            spares=NODES[3:],
+        )
+        return await self.say(submitted, "llama", "operator")
+
+    async def hold(self, revision: int, name: str = "llama/1", **fields: Any) -> int:
+        base: dict[str, Any] = {
+            "mode": "act",
+            "deadline_ns": START_NS + 60 * SECOND_NS,
+            "epoch": 0,
+        }
+        data = QuiesceDecided(
+            at_ns=START_NS,
+            reason="",
+            decision=name,
+            incident="i",
+            job="llama",
+            job_revision=revision,
+            dead_ranks=(3,),
+            **(base | fields),
+        )
+        return await self.say(data, "llama", "processor/healer")
+
+    async def shrink(self, revision: int, name: str = "llama/2", **fields: Any) -> int:
+        base: dict[str, Any] = {
+            "mode": "act",
+            "deadline_ns": START_NS + 60 * SECOND_NS,
+            "action": "shrink",
+            "epoch": 1,
+            "members": "0-2,4-5",
+            "world": 5,
+            "removed_ranks": (3,),
+        }
+        data = RecoveryDecided(
+            at_ns=START_NS,
+            reason="",
+            decision=name,
+            incident="i",
+            job="llama",
+            target="job/llama",
+            job_revision=revision,
+            **(base | fields),
+        )
+        return await self.say(data, "llama", "processor/healer")
+
+    async def start_actor(self, name: str = "a") -> asyncio.Task[None]:
+        log = await self.server.connect("actor/job")
+        actor = JobActor(log, name)
+
+        async def run() -> None:
+            try:
+                await actor.run()
+            finally:
+                await log.close()
+
+        task = asyncio.create_task(run())
+        self._tasks.append(task)
+        return task
+
+    async def kill(self, task: asyncio.Task[None]) -> None:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    async def done(self) -> list[tuple[int, Any]]:
+        """Every fact that actors wrote, with its sequence."""
+        wanted = (
+            AttemptStarted | AttemptCompleted | AttemptFailed | AttemptOutcomeUnknown
+        ) | MembershipReported
+        log = self.logs["operator"]
+        found = []
+        async for record in log.read_range(1, (await log.bounds()).last_seq):
+            space, token = record.subject.split(".")[1:3]
+            if space == "events":
+                data = decode_conclusion(token, record.payload)[1]
+                if isinstance(data, wanted):
+                    found.append((record.seq, data))
+        return found
+
+    async def until(self, *structs: type[Any], decision: str = "") -> Any:
+        """The newest fact of these kinds, once there is one."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                for seq, data in reversed(await self.done()):
+                    if isinstance(data, structs) and getattr(data, "decision", "") in (
+                        decision,
+                        "" if isinstance(data, MembershipReported) else decision,
+                    ):
+                        return seq, data
+                await asyncio.sleep(0.05)
+
+    def effects(self) -> list[tuple[str, int, int]]:
+        return sorted(effect for agent in self.agents.values() for effect in agent.effects)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            await self.kill(task)
+        for agent in self.agents.values():
+            await agent.leave()
+        for log in self.logs.values():
+            await log.close()
+
+
+@asynccontextmanager
+async def site(folder: Path) -> AsyncIterator[Site]:
+    async with Server(
+        "test", folder=folder / "cell", roles=[f"node/{node}" for node in NODES]
+    ) as server:
+        roles = ("operator", "processor/healer", "ticker", "actor/job")
+        logs = {role: await server.connect(role) for role in roles}
+        agents = {
+            node: FakeAgent(node, (2 * at, 2 * at + 1) if at < 3 else ())
+            for at, node in enumerate(NODES)
+        }
+        made = Site(server, logs, agents)
+        for agent in agents.values():
+            await agent.join(server)
+        try:
+            await made.tick()
+            yield made
+        finally:
+            await made.close()
+
+
+def run(folder: Path, body: Callable[[Site], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with site(folder) as made:
+            await body(made)
+
+    asyncio.run(main())
+
+
+SHRUNK = sorted([("membership", 1, rank) for rank in (0, 1, 2, 3, 4, 5)])
+
+
+def test_a_hold_and_a_shrink_are_carried_out_once_by_two_copies(tmp_path: Path) -> None:
+    async def body(cell: Site) -> None:
+        submitted = await cell.submit()
+        cell.agents["n1"].die(3)
+        await cell.start_actor("a")
+        await cell.start_actor("b")
+        await cell.hold(submitted)
+        seq, held = await cell.until(AttemptCompleted, decision="llama/1")
+        assert (held.lost, held.silent, held.step, held.world) == ("3", "", 7, 6)
+        assert cell.effects() == [("hold", 0, rank) for rank in (0, 1, 2, 4, 5)]
+        await cell.shrink(seq)
+        _, shrunk = await cell.until(AttemptCompleted, decision="llama/2")
+        assert (shrunk.epoch, shrunk.world, shrunk.lost, shrunk.restarts) == (1, 5, "", 0)
+        assert shrunk.reason == "llama goes on in epoch 1 at step 7."
+        kinds = [type(data).__name__ for _, data in await cell.done()]
+        assert kinds == ["AttemptStarted", "AttemptCompleted"] * 2
+        assert cell.effects() == sorted([("hold", 0, rank) for rank in (0, 1, 2, 4, 5)] + SHRUNK)
+
+    run(tmp_path, body)

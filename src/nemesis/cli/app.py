@@ -2,6 +2,7 @@
 
 import typer
 
+from nemesis.cli.act import act
 from nemesis.cli.triage import triage
 
 app = typer.Typer(
@@ -29,4 +30,5 @@ def _root(
     """NEMESIS keeps GPU training jobs running through hardware faults."""
 
 
+app.add_typer(act, name="act")
 app.command("triage")(triage)

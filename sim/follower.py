@@ -82,8 +82,9 @@ def deeds(plan: Plan, node: str, ranks: Sequence[Rank], submitted: Iterable[int]
 def _membership(
     plan: Plan, node: str, ranks: Sequence[Rank], submitted: Iterable[int]
 ) -> list[Deed]:
-    members = frozenset(parse_ranks(plan.members))
-    started = frozenset(parse_ranks(plan.started)) & local_ranks(plan, node, submitted)
+    # a member whose place is another node from now on leaves this one
+    members = frozenset(parse_ranks(plan.members)) & local_ranks(plan, node, submitted)
+    started = frozenset(parse_ranks(plan.started))
     by_number = {rank.number: rank for rank in ranks}
     todo: list[Deed] = []
     for number in sorted(members & started):

@@ -127,3 +127,16 @@ def test_placements_move_ranks_between_nodes() -> None:
     assert local_ranks(moved, NODE, RANKS) == frozenset()
     assert local_ranks(moved, "n015", ()) == frozenset(RANKS)
     assert local_ranks(moved, "n004", (24, 25)) == {24, 25}
+
+
+def test_ranks_that_move_to_another_node_leave_this_one() -> None:
+    job = Job(CLUSTER, 1, start_ns=0)
+    moved = format_ranks(RANKS)
+    told = plan(
+        "membership",
+        1,
+        members="0-111",
+        started=moved,
+        placements=(Placement(node="n015", ranks=moved),),
+    )
+    assert todo(job, told) == [Deed("leave", rank) for rank in RANKS]

@@ -169,6 +169,16 @@ def test_a_dump_without_a_number_in_its_name_is_placed_by_its_groups(tmp_path: P
     assert [fact.rank for fact in recorded(tmp_path)] == [3]
 
 
+def test_of_two_dumps_of_a_rank_the_newer_counts_and_the_older_is_named(tmp_path: Path) -> None:
+    for moment in (1, 2):
+        payload = pickled(dump([entry(moment)]))
+        (tmp_path / f"nccl_trace_rank_3_178641806{moment}").write_bytes(payload)
+    bundle = read_bundle([tmp_path])
+    assert [run.dumps[3].file[-1] for run in BundleFacts(bundle).runs] == ["2"]
+    why = "nccl_trace_rank_3_1786418062 is a newer dump of rank 3"
+    assert bundle.unread == [Unread("nccl_trace_rank_3_1786418061", why)]
+
+
 def test_a_dump_that_nothing_places_is_named(tmp_path: Path) -> None:
     (tmp_path / "trace.pickle").write_bytes(pickled(dump([entry(1)])))
     bundle = read_bundle([tmp_path])

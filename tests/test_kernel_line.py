@@ -58,6 +58,9 @@ PREFIXES = [
     ("[Aug11 03:14] ", "", "none", 0),
     ("[  +0.000004] ", "", "none", 0),
     ("[2026-08-11 03:14:22,000] INFO ", "", "wall", AUGUST),
+    ("> [  130.456250] ", "", "uptime", 130_456_250_000),
+    ("    [  130.456250] ", "", "uptime", 130_456_250_000),
+    ("2026/08/11 03:14:22 kmsg ", "", "none", 0),
     ("a tool of somebody says: ", "", "none", 0),
 ]
 
@@ -110,6 +113,27 @@ def test_a_line_that_nothing_shows_to_be_the_kernels_is_left_open(raw: str) -> N
 @pytest.mark.parametrize("raw", ["", "   ", "\r\n", "# context that a person added", "\0\0"])
 def test_blank_lines_and_remarks_are_no_messages(raw: str) -> None:
     assert parse_line(raw) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Out of memory: Killed process 4711 (python3) total-vm:1kB",
+        "Memory cgroup out of memory: Killed process 90211 (pingmesh)",
+        "EDAC MC3: 1 UE memory read error on CPU_SrcID#1",
+        "{1}[Hardware Error]: event severity: fatal",
+        "pcieport 0000:00:03.0: AER: Multiple Uncorrected (Fatal) error received",
+        "mlx5_core 0000:41:00.0: poll_health:852:(pid 0): device's health compromised",
+        "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
+        "INFO: task python3:4711 blocked for more than 120 seconds.",
+    ],
+)
+def test_what_only_a_kernel_says_is_known_behind_any_prefix(text: str) -> None:
+    for prefix in ("", "22.08.2024 03:14 >> ", "[n017] "):
+        line = parse_line(prefix + text)
+        assert line is not None
+        assert line.text == text
+        assert line.from_kernel
 
 
 def test_a_device_name_with_a_colon_is_not_taken_for_host_and_program() -> None:

@@ -59,6 +59,21 @@ def test_export_of_journald_is_read_and_cited_at_its_message(tmp_path: Path) -> 
     assert texts(read(tmp_path, export)) == [(5, XID), (14, XID)]
 
 
+def test_verbose_and_pretty_output_of_journald_are_read(tmp_path: Path) -> None:
+    header = "Tue 2026-08-11 03:14:22.000001 UTC [s=ab;i=1;b=2;m=3;t=4;x=5]"
+    verbose = f"{header}\n    _TRANSPORT=kernel\n    _HOSTNAME=n017\n    MESSAGE={XID}\n" * 2
+    told = read(tmp_path, verbose)
+    assert texts(told) == [(4, XID), (8, XID)]
+    assert told is not None
+    assert told.lines[0][1].time_ns == 1_786_418_062_000_001_000
+    record = {"_TRANSPORT": "kernel", "_HOSTNAME": "n017", "MESSAGE": XID}
+    pretty = (json.dumps(record, indent="\t").replace('": ', '" : ') + "\n") * 2
+    log = read(tmp_path, pretty)
+    assert texts(log) == [(4, XID), (9, XID)]
+    assert log is not None
+    assert {line.host for _, line in log.lines} == {"n017"}
+
+
 def test_json_of_a_container_runtime_is_read(tmp_path: Path) -> None:
     record = {"log": f"[  130.456250] {XID}\n", "stream": "stderr", "time": "2026-08-11T03:14:22Z"}
     log = read(tmp_path, json.dumps(record))

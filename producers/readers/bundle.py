@@ -24,7 +24,11 @@ FILES_MAX: Final = 20_000
 _HEAD_BYTES: Final = 64
 _PICKLE: Final = re.compile(rb"\x80[\x02-\x05]")
 _JSON: Final = re.compile(rb"\s*\{")
-_TRAILING_NUMBER: Final = re.compile(r"(.*?)(\d+)(?:\.(?:json|pkl|pickle|bin|dump))*\Z", re.DOTALL)
+# `rank` is torch's own default, /tmp/nccl_trace_rank_<n>; else the last number of the name
+_RANK: Final = re.compile(
+    r"(?P<stem>.*rank[._-]?)(?P<rank>\d{1,7})(?!\d)|(?P<stem_only>.*?)(?P<last>\d+)(?:\.[a-z]+)*\Z",
+    re.DOTALL | re.IGNORECASE,
+)
 
 
 class NoSuchPathError(NemesisError):
@@ -145,13 +149,17 @@ def _json_dump(path: Path, file: str) -> DumpFile | None:
 
 
 def _dump_file(file: str, payload: bytes, content: object) -> DumpFile:
-    match = _TRAILING_NUMBER.match(PurePosixPath(file).name)
-    parent = PurePosixPath(file).parent.as_posix()
-    stem = match[1] if match else PurePosixPath(file).name
+    place = PurePosixPath(file)
+    match = _RANK.match(place.name)
+    stem, number = place.name, None
+    if match is not None:
+        stem = match["stem"] or match["stem_only"]
+        digits = match["rank"] or match["last"]
+        number = int(digits) if len(digits) < 8 else None
     return DumpFile(
         file=file,
-        series=f"{parent}/{stem}",
-        number=int(match[2]) if match and len(match[2]) < 8 else None,
+        series=f"{place.parent.as_posix()}/{stem}",
+        number=number,
         sha256=hashlib.sha256(payload).hexdigest(),
         dump=read_dump(content),
     )

@@ -161,8 +161,10 @@ _SENDER: Final = r"([A-Za-z][^\s:\[\]()]{0,62}|\([\w-]+\))(?:\[\d+\])?: ?"
 _MONTH_DAY: Final = r"(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {0,2}(\d{1,2})"
 _WEEKDAY: Final = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _KERNEL_WORDS: Final = (
-    r"(?:NVRM: |nvidia-nvswitch\d+: SXid |nvidia [0-9a-f]{4}:|mlx5_core [0-9a-f]{4}:"
-    r"|pcieport [0-9a-f]{4}:|EDAC |\{\d+\}\[Hardware Error\]: |mce: \[Hardware Error\]: )"
+    r"(?:NVRM: |nvidia-nvswitch\d+: SXid |nvidia [0-9a-f]{4}:[0-9a-f]{2}:|mlx5_core [0-9a-f]{4}:"
+    r"|pcieport [0-9a-f]{4}:|EDAC MC\d+: |\{\d+\}\[Hardware Error\]: |mce: \[Hardware Error\]: "
+    r"|Out of memory: Kill|Memory cgroup out of memory: Kill|oom-kill:constraint="
+    r"|INFO: task [^:]+:\d+ blocked for more than )"
 )
 """Beginnings of messages that only a kernel writes: they end the search for prefixes."""
 
@@ -170,7 +172,7 @@ _DIGITS: Final = "0123456789"
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 _PREFIXES: Final[tuple[tuple[str, str, _Take], ...]] = (
-    # container runtimes: CRI (stream and F or P for a whole or partial line), compose, kubectl
+    # container runtimes: CRI (stream, F or P for a whole or partial line), compose, kubectl
     (_DIGITS, rf"{_DATE}(Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ", _take_iso),
     ("[", r"\[(?:pod|po)/[^\]\s]+\] ", _take_nothing),
     (_LETTERS, r"[\w.-]+ +\| ", _take_nothing),
@@ -202,6 +204,8 @@ _PREFIXES: Final[tuple[tuple[str, str, _Take], ...]] = (
     (_DIGITS, r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))? +", _take_day),
     # dmesg -H and -e, relative to a line before
     ("[", rf"\[(?: *\+\d+\.\d+|{_MONTH_DAY} \d\d:\d\d)\] ?", _take_nothing),
+    # quoted in a mail
+    (">", r"> ?", _take_nothing),
     ("k", r"()(kernel)(?:\[\d+\])?: ?", _take_sender),
     (_DIGITS + _LETTERS, rf"{_HOST} (kernel)(?:\[\d+\])?: ?", _take_sender),
 )
@@ -211,7 +215,7 @@ _BY_FIRST: Final[Mapping[str, tuple[tuple[re.Pattern[str], _Take], ...]]] = {
     first: tuple(
         (re.compile(pattern), take) for firsts, pattern, take in _PREFIXES if first in firsts
     )
-    for first in f"{_DIGITS}{_LETTERS}[<"
+    for first in f"{_DIGITS}{_LETTERS}[<>"
 }
 _AFTER_TIME: Final = re.compile(rf"{_HOST} (?!{_KERNEL_WORDS}){_SENDER}")
 _BEFORE_TIME: Final = re.compile(
@@ -219,7 +223,7 @@ _BEFORE_TIME: Final = re.compile(
 )
 _GREP: Final = re.compile(r"(?:[^\s:]*[/.][^\s:]*:)?(?:\d+[:-])?(?=\[|<\d|[A-Z][a-z]{2} [ \d]\d )")
 _START: Final = re.compile(_KERNEL_WORDS)
-_LATER: Final = re.compile(r"NVRM: |nvidia-nvswitch\d+: SXid ")
+_LATER: Final = re.compile(rf"(?<![\w/]){_KERNEL_WORDS}")
 _PAINT: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _STEPS_MAX: Final = 8
 

@@ -25,7 +25,11 @@ _TELLING: Final = re.compile(
 _HOST_KEYS: Final = ("_HOSTNAME", "hostname", "host")
 _TEXT_KEYS: Final = ("MESSAGE", "message", "log", "msg")
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
-_FIELD: Final = re.compile(r"[A-Z_][A-Z0-9_]*=")
+# /dev/kmsg gives a record's device after it, one ` KEY=value` a line; JSON has brackets
+_NO_MESSAGE: Final = re.compile(r" [A-Z_]+=|[\[\]}],?\s*\Z")
+# journalctl -o export, -o verbose, -o json-pretty: how a record begins and what a field looks like
+_RECORD_START: Final = re.compile(r"__CURSOR=|(\w{3} [\d-]+ [\d:.]+ \S+) \[s=|\{\s*\Z")
+_FIELD: Final = re.compile(r'\s*(?:"([A-Z_][A-Z0-9_]*)" ?: ?(.*?),?\Z|([A-Z_][A-Z0-9_]*)=(.*))')
 
 
 class KernelLog(msgspec.Struct):
@@ -80,31 +84,58 @@ def is_kernel_log(path: Path) -> bool:
 
 def _parsed(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, KernelLine | None]]:
     """Every line or record once, under the number of the line that holds its message."""
-    record: dict[str, str] = {}
-    record_at = 0
+    record = _Record()
     for number, raw in lines:
+        if record.takes(number, raw):
+            continue
+        if record.fields:
+            yield record.number, _from_fields(record.fields)
+            record = _Record()
+            if record.takes(number, raw):
+                continue
         if raw.startswith("{"):
             yield number, _from_json(raw)
-        elif record or raw.startswith("__CURSOR="):
-            # journalctl -o export: a field a line, a blank line after each record
-            if not raw.strip():
-                yield record_at, _from_fields(record)
-                record = {}
-            elif _FIELD.match(raw):
-                field, _, value = raw.partition("=")
-                record[field] = value
-                record_at = number if field == "MESSAGE" else record_at
-        elif raw.startswith(" ") and _is_continuation(raw):
-            continue
-        else:
+        elif not _NO_MESSAGE.match(raw):
             yield number, parse_line(raw)
-    if record:
-        yield record_at, _from_fields(record)
+    if record.fields:
+        yield record.number, _from_fields(record.fields)
 
 
-def _is_continuation(raw: str) -> bool:
-    """/dev/kmsg gives a record's device after it, one ` KEY=value` a line."""
-    return bool(_FIELD.match(raw[1:]))
+class _Record:
+    """A record of journald that lies over several lines: export, verbose or pretty JSON."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, object] = {}
+        self.number = 0
+        """Of the line that holds the message."""
+        self._open = False
+
+    def takes(self, number: int, raw: str) -> bool:
+        """Whether the line is one of this record."""
+        if not self._open:
+            start = _RECORD_START.match(raw)
+            self._open = start is not None
+            if start is not None and start[1]:
+                self.fields["time"] = start[1]
+            field = _FIELD.match(raw) if raw.startswith("__CURSOR=") else None
+            return self._open and (field is None or self._take(number, field))
+        field = _FIELD.match(raw)
+        if field is not None and not _RECORD_START.match(raw):
+            return self._take(number, field)
+        return False
+
+    def _take(self, number: int, field: re.Match[str]) -> bool:
+        name, value = field[1] or field[3], field[2] or field[4] or ""
+        if field[1]:
+            try:
+                self.fields[name] = msgspec.json.decode(value)
+            except (msgspec.DecodeError, UnicodeEncodeError):
+                return True
+        else:
+            self.fields[name] = value
+        if name == "MESSAGE":
+            self.number = number
+        return True
 
 
 def _from_json(raw: str) -> KernelLine | None:

@@ -32,14 +32,14 @@ class Run(msgspec.Struct):
 def sort_runs(files: Sequence[DumpFile], unread: list[Unread], notes: list[str]) -> list[Run]:
     """The runs of a bundle; dumps whose rank nothing tells become unread."""
     series: dict[str, dict[int, DumpFile]] = {}
-    for file in files:
+    # newest first: of two dumps of a rank in one place the older is of another moment
+    for file in sorted(files, key=lambda file: -file.dump.last_ns):
         rank = _rank_of(file)
         ranks = series.setdefault(file.series, {})
         if rank is None:
             unread.append(Unread(file.file, "neither its name nor its groups tell its rank"))
         elif rank in ranks:
-            why = f"rank {rank} has a dump already, {ranks[rank].file}"
-            unread.append(Unread(file.file, why))
+            unread.append(Unread(file.file, f"{ranks[rank].file} is a newer dump of rank {rank}"))
         else:
             ranks[rank] = file
     groups: list[dict[int, DumpFile]] = []

@@ -1,0 +1,41 @@
+"""Promises on real flight-recorder dumps: the rank that was broken is named, and no other."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemesis.cli.triage import triage_paths
+
+DATA = Path(__file__).parent.parent / "data"
+TRUTH: dict[str, list[int]] = json.loads((DATA / "nvrx_fr_traces" / "truth.json").read_text())
+LABELS: dict[str, Any] = json.loads((DATA / "fr_samples" / "labels.json").read_text())
+HARDWARE = {"gpu", "nic", "port", "link", "switch", "nvlink", "nvswitch", "node", "dimm", "fabric"}
+
+
+def blamed_ranks(folder: Path) -> set[int]:
+    answer = triage_paths([folder])
+    blamed = [culprit for each in (answer, *answer.others) for culprit in each.culprits]
+    assert not [culprit.id for culprit in blamed if culprit.kind in HARDWARE]
+    return {int(re.fullmatch(r"rank/job/(\d+)", culprit.id)[1]) for culprit in blamed}  # type: ignore[index]
+
+
+@pytest.mark.parametrize("run", sorted(TRUTH))
+def test_both_broken_ranks_of_a_megatron_job_are_named(run: str) -> None:
+    assert blamed_ranks(DATA / "nvrx_fr_traces" / run) == set(TRUTH[run])
+
+
+@pytest.mark.parametrize("scenario", sorted(LABELS.keys() - {"straggler"}))
+def test_the_broken_rank_of_a_gloo_job_is_named(scenario: str) -> None:
+    assert blamed_ranks(DATA / "fr_samples" / scenario) == set(LABELS[scenario]["culprits"])
+
+
+def test_a_straggler_does_not_put_blame_on_anybody_else() -> None:
+    assert blamed_ranks(DATA / "fr_samples" / "straggler") <= {2}
+
+
+def test_a_job_that_runs_is_no_fault() -> None:
+    answer = triage_paths([DATA / "fr_samples" / "ok"])
+    assert (answer.verdict, answer.fault_class) == ("no-fault", "none")

@@ -5,10 +5,15 @@ from typing import Final
 
 from nemesis.processors.attribution import Attribution
 from nemesis.processors.healer import Healer
+from nemesis.processors.intake import Intake
 from nemesis.processors.processor import Processor
 
 Catalogue = Mapping[str, Mapping[int, Callable[[], Processor]]]
 """Name to version to what makes a fresh one. Superseded versions stay for as long as logs of theirs
 are replayed."""
 
-CATALOGUE: Final[Catalogue] = {"attribution": {1: Attribution}, "healer": {1: Healer}}
+CATALOGUE: Final[Catalogue] = {
+    "attribution": {1: Attribution},
+    "healer": {1: Healer},
+    "intake": {1: Intake},
+}

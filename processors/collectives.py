@@ -127,9 +127,15 @@ def _stuck(
         )
         return _finding(job, seen, odd, "desync", reason=reason, says=says, level=RANK_STUCK)
     reason = f"the others of {job} wait for {_ranks(alone)}, of whom no recorder was read"
-    missing = tuple(f"the flight-recorder dump of rank {rank}" for rank in alone[:NAMED_MAX])
     return _finding(
-        job, seen, [], "unknown", reason=reason, says=says, level=UNEXPLAINED, missing=missing
+        job,
+        seen,
+        [],
+        "unknown",
+        reason=reason,
+        says=says,
+        level=UNEXPLAINED,
+        missing=_dumps_of(alone),
     )
 
 
@@ -153,7 +159,10 @@ def _blamed(
     ]
     if busy and len(busy) == len(blamed):
         return _together(job, seen, groups)
-    blamed = [rank for rank in blamed if rank not in busy]
+    # a rank without a dump may wait like everybody for one that is shown to hold the job up
+    shown = [rank for rank in blamed if rank not in busy and rank not in gone]
+    unshown = gone if shown else []
+    blamed = shown or gone
     if len(blamed) > len(waiting):
         # most did not call what a few wait in: the few are ahead of their program
         reason = f"{_ranks(waiting)} of {job} called an operation that most others never did"
@@ -166,8 +175,8 @@ def _blamed(
         "app.stall": "has not called what the others wait in",
         "unknown": "wrote no flight-recorder dump, and the others wait for it",
     }[fault_class]
-    says |= {rank: how for rank in blamed if rank not in gone}
-    says |= {rank: "it wrote no dump where the others did" for rank in gone}
+    no_dump = "it wrote no dump where the others did"
+    says |= {rank: no_dump if rank in gone else how for rank in blamed}
     return _finding(
         job,
         seen,
@@ -176,7 +185,7 @@ def _blamed(
         reason=f"{_ranks(blamed)} of {job} {how}",
         says=says,
         level=RANK_STUCK,
-        missing=_MISSING[fault_class],
+        missing=(*_MISSING[fault_class], *_dumps_of(unshown)),
     )
 
 
@@ -185,6 +194,10 @@ _MISSING: Final[Mapping[str, tuple[str, ...]]] = {
     "app.stall": ("the Python stack of the rank (py-spy dump)",),
     "unknown": ("the rank's error output and exit status", "the kernel log of its node"),
 }
+
+
+def _dumps_of(ranks: Sequence[int]) -> tuple[str, ...]:
+    return tuple(f"the flight-recorder dump of rank {rank}" for rank in ranks[:NAMED_MAX])
 
 
 def _has_pending(rank: int, seen: Mapping[int, Seen], groups: Sequence[Group]) -> bool:

@@ -137,6 +137,21 @@ def test_what_this_user_may_not_read_is_named(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("there", "missing"),
+    [([0, 1, 3], [2]), ([0, 1], []), ([3], []), ([0, 1, 2, 3], [])],
+    ids=["one is missing", "half of a job is nobody's evidence", "one alone", "all are there"],
+)
+def test_a_missing_dump_is_evidence_only_beside_those_of_the_others(
+    tmp_path: Path, there: list[int], missing: list[int]
+) -> None:
+    for rank in there:
+        (tmp_path / f"_dump_{rank}").write_bytes(pickled(dump([entry(1, done=False)])))
+    facts = recorded(tmp_path)
+    assert [fact.rank for fact in facts if fact.dump_missing] == missing
+    assert len(facts) == len(there) + len(missing)
+
+
 def test_dumps_of_several_nodes_in_folders_side_by_side_are_one_run(tmp_path: Path) -> None:
     for rank in range(4):
         folder = tmp_path / f"node{rank // 2}"
@@ -200,7 +215,7 @@ def test_every_fact_knows_its_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "_dump_0").write_bytes(pickled(dump([entry(1)])))
     facts = BundleFacts(read_bundle([tmp_path]))
     ids = [f"localhost/{kind}/1/1" for kind in ("kernel", "collective")]
-    assert len(list(facts)) == 1 + 4
+    assert len(list(facts)) == 2
     origins = [facts.origin(each) for each in ids]
     assert [(each.file, each.line) for each in origins if each] == [("dmesg", 2), ("_dump_0", None)]
     assert facts.origin("localhost/kernel/1/2") is None

@@ -1,7 +1,9 @@
 """Promises on real flight-recorder dumps: the rank that was broken is named, and no other."""
 
 import json
+import random
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,22 @@ def blamed_ranks(folder: Path) -> set[int]:
 @pytest.mark.parametrize("run", sorted(TRUTH))
 def test_both_broken_ranks_of_a_megatron_job_are_named(run: str) -> None:
     assert blamed_ranks(DATA / "nvrx_fr_traces" / run) == set(TRUTH[run])
+
+
+@pytest.mark.parametrize("run", sorted(TRUTH))
+def test_dumps_that_nobody_copied_put_no_blame_on_a_healthy_rank(run: str, tmp_path: Path) -> None:
+    dice = random.Random(run)
+    for number, absent_count in enumerate((15, 14, 12, 8, 5, 4, 3, 3, 2, 2, 2, 2)):
+        # every second rank at most: neighbours without a dump look like a node that died
+        absent = dice.sample(range(0, 16, 2), min(absent_count, 8))
+        absent += dice.sample(sorted(set(range(16)) - set(absent)), absent_count - len(absent))
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for rank in set(range(16)) - set(absent):
+            shutil.copy(DATA / "nvrx_fr_traces" / run / f"_dump_{rank}", folder)
+        blamed = blamed_ranks(folder)
+        assert blamed <= set(TRUTH[run])
+        assert triage_paths([folder]).verdict != "no-fault"
 
 
 @pytest.mark.parametrize("scenario", sorted(LABELS.keys() - {"straggler"}))

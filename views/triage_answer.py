@@ -122,9 +122,13 @@ def answer_of(
     )
 
 
-def nothing_found(*, read_count: int, unread_count: int) -> Answer:
-    """The answer where no processor opened an incident."""
-    if read_count and not unread_count:
+def nothing_found(read_count: int, unread_count: int, absent_count: int) -> Answer:
+    """The answer where no processor opened an incident.
+
+    Counts of files that were read, of files that were not, and of dumps that other dumps speak of
+    and that are not among the files.
+    """
+    if read_count and not unread_count and not absent_count:
         return Answer(
             verdict="no-fault",
             fault_class="none",
@@ -147,7 +151,7 @@ def nothing_found(*, read_count: int, unread_count: int) -> Answer:
             "the kernel log of every node (journalctl -k -o json)",
             "flight-recorder dumps of every rank (TORCH_NCCL_DUMP_ON_TIMEOUT=1)",
         ],
-        reason=f"{read}, and {unread_count} files were not read.",
+        reason=f"{read}; {unread_count} files were not read, {absent_count} dumps are not there.",
     )
 
 

@@ -17,6 +17,7 @@ from nemesis.producers.readers.timeline import Event, Timeline, arrange
 from nemesis.schemas.components import UNKNOWN_HOST
 from nemesis.schemas.facts import observation_id
 from nemesis.schemas.observed import CollectiveRecorded, KernelLineLogged, Observation
+from nemesis.schemas.rank_ranges import format_ranks
 
 START_NS: Final = 1  # the reader's life: all facts of a bundle are one producer's
 
@@ -42,6 +43,10 @@ class BundleFacts:
         self._places: Final = _places(bundle)
         self._origins: dict[str, Origin] = {}
         self.notes.extend(self.timeline.notes)
+        for run in self.runs:
+            if run.absent:
+                ranks = format_ranks(run.absent)
+                self.notes.append(f"{run.job}: no dumps of ranks {ranks} among these files")
         if self.timeline.repeated_count:
             count = self.timeline.repeated_count
             self.notes.append(f"{count} lines stand in two files of one host and count once")

@@ -15,6 +15,7 @@ from nemesis.producers.readers.bundle import DumpFile, Unread
 
 SAME_MOMENT_NS: Final = 3_600_000_000_000  # a watchdog dumps within its timeout, 10 or 30 min
 DEFAULT_JOB: Final = "job"
+MISSING_SHARE: Final = 4  # at most a quarter of a job dies so fast that it writes nothing
 
 
 class Run(msgspec.Struct):
@@ -24,7 +25,9 @@ class Run(msgspec.Struct):
     dumps: dict[int, DumpFile]
     """By rank."""
     missing: tuple[int, ...]
-    """Members without a dump."""
+    """Members that wrote no dump where the others did: one process, or all of one node."""
+    absent: tuple[int, ...]
+    """Other members without a dump: nobody may have collected it."""
     at_ns: int
     """Newest enqueue time in any of them."""
 
@@ -108,9 +111,23 @@ def _run(ranks: dict[int, DumpFile], groups: Sequence[object]) -> Run:
     place = folder.replace("/", ".")
     # a job's name never is a bare number: `rank/4/2` reads like rank 4
     job = DEFAULT_JOB if len(groups) == 1 or place in ("", ".") else f"{DEFAULT_JOB}-{place}"
+    world = _world(ranks)
+    without = tuple(sorted(world - ranks.keys()))
+    told = _fell_together(without, len(world))
     return Run(
         job=job[:80],
         dumps=dict(sorted(ranks.items())),
-        missing=tuple(sorted(_world(ranks) - ranks.keys())),
+        missing=without if told else (),
+        absent=() if told else without,
         at_ns=_newest_ns(ranks),
     )
+
+
+def _fell_together(without: Sequence[int], world: int) -> bool:
+    """Whether ranks without a dump look like one process or one node that died.
+
+    Scattered ranks, or most of a job, look like files that nobody copied.
+    """
+    if not without or len(without) * MISSING_SHARE > world:
+        return False
+    return without[-1] - without[0] + 1 == len(without)

@@ -83,7 +83,8 @@ def _answer(bundle: "Bundle") -> "Triage":
     )
     read_count = len(bundle.logs) + len(bundle.dumps)
     if not answers:
-        answers = [nothing_found(read_count=read_count, unread_count=len(bundle.unread))]
+        absent_count = sum(len(run.absent) for run in facts.runs)
+        answers = [nothing_found(read_count, len(bundle.unread), absent_count)]
     first, *others = answers
     return Triage(
         **msgspec.structs.asdict(first),

@@ -17,3 +17,10 @@ CATALOGUE: Final[Catalogue] = {
     "healer": {1: Healer},
     "intake": {1: Intake},
 }
+
+RELEASES: Final[Mapping[str, Mapping[int, str]]] = {
+    "attribution": {1: "0.1.0"},
+    "healer": {1: "0.1.0"},
+    "intake": {1: "0.1.0"},
+}
+"""The first release that has each version, of those too that are not here any more."""

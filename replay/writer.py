@@ -61,6 +61,8 @@ class RecordingWriter:
         self._counts: Final[Counter[str]] = Counter()
         self._gaps: Final[list[tuple[int, int]]] = []
         self._digest: Final = hashlib.sha256()
+        self.after_gaps_ns = 0
+        """When the entry behind the last gap was stored."""
         self._lines = self._bytes = 0
         self._next_seq = from_seq
         self._first_ns = self._last_ns = 0
@@ -101,6 +103,7 @@ class RecordingWriter:
         """The next entry of the log."""
         if record.seq > self._next_seq:
             self._gaps.append((self._next_seq, record.seq - 1))
+            self.after_gaps_ns = record.stored_ns
         self._next_seq = record.seq + 1
         self._first_ns = self._first_ns or record.stored_ns
         self._last_ns = record.stored_ns

@@ -5,6 +5,7 @@ whose schemas are draft-07: there a fixed list of items is spelled differently.
 """
 
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
@@ -64,6 +65,11 @@ def json_schema(kind: FactKind, docs: FieldDocs) -> dict[str, Any]:
         **{key: value for key, value in body.items() if key not in ("title", "description")},
         **definitions,
     }
+
+
+def published_schema(kind: FactKind) -> str:
+    """The schema of a fact as it is published with this release, with the words of its source."""
+    return (files("nemesis.schemas") / "json" / f"{kind.token}.json").read_text("utf-8")
 
 
 def asyncapi(docs: FieldDocs) -> dict[str, Any]:

@@ -1,0 +1,147 @@
+"""Makes a recording from a log: a slice, the states before it, and the blobs that it refers to.
+
+The slice is widened to the front, so that for each processor it starts at a state the log still
+holds: then everything in it can be verified. Where no state is left the recording says so.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nemesis import __version__
+from nemesis.processors.fold import Input
+from nemesis.replay.recording import Header
+from nemesis.replay.writer import RecordingWriter
+from nemesis.schemas.errors import NemesisError
+from nemesis.schemas.facts import Record, cursor_subject, snapshot_subject
+from nemesis.schemas.kept import ProcessorAdvanced, SnapshotTaken
+from nemesis.schemas.tokens import name_of
+from nemesis.streams.log import Log
+from nemesis.streams.lookup import last_up_to, next_from, subjects, telemetry_age_ns
+
+_PROGRESS_EVERY: Final = 4096
+_snapshots: Final = msgspec.msgpack.Decoder(SnapshotTaken)
+_positions: Final = msgspec.msgpack.Decoder(ProcessorAdvanced)
+
+
+class NothingRecordedError(NemesisError):
+    """The slice holds no fact."""
+
+    exit_code = 3
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """A state of a processor that the log still holds."""
+
+    name: str
+    in_seq: int
+    version: int
+    """The version that answers the next input."""
+    state: bytes
+
+
+async def capture(
+    log: Log,
+    path: Path,
+    *,
+    from_seq: int,
+    to_seq: int,
+    cell: str,
+    incident: str = "",
+    force: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Header:
+    """Write the slice from `from_seq` to `to_seq`, widened to the states before it.
+
+    Raises:
+        NothingRecordedError: the log holds nothing of the slice.
+        RecordingExistsError, CannotWriteError: see RecordingWriter.
+    """
+    bounds = await log.bounds()
+    from_seq, to_seq = max(from_seq, 1), min(to_seq, bounds.last_seq)
+    if to_seq < from_seq or bounds.messages_count == 0:
+        raise NothingRecordedError(
+            f"no fact from {from_seq} to {to_seq}, the log ends at {bounds.last_seq}",
+            hint="give another slice",
+        )
+    starts = await starts_of(log, from_seq, to_seq)
+    first_seq = min([from_seq, *(start.in_seq + 1 for start in starts)])
+    with RecordingWriter(
+        path,
+        cell=cell,
+        made_by=f"nemesis record {__version__}",
+        made_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        from_seq=first_seq,
+        force=force,
+    ) as writer:
+        for start in starts:
+            writer.start(start.name, in_seq=start.in_seq, version=start.version, state=start.state)
+        dumps = await _copy(log, writer, first_seq, to_seq, progress)
+        for sha256 in dumps:
+            if (content := await log.blobs.get(sha256)) is not None:
+                writer.blob(sha256, content)
+        return writer.finish(
+            to_seq=to_seq,
+            gap_cause=await _gap_cause(log, writer.after_gaps_ns),
+            incident=incident,
+        )
+
+
+async def starts_of(log: Log, from_seq: int, to_seq: int) -> list[Start]:
+    """For each processor the last state before the slice, else the first one in it."""
+    if from_seq == 1 and (await log.bounds()).first_seq == 1:
+        return []  # everybody starts with nothing
+    starts: list[Start] = []
+    for subject in await subjects(log, "nemesis.cursor.*"):
+        name = name_of(subject.rpartition(".")[2])
+        record = await last_up_to(log, snapshot_subject(name), from_seq)
+        record = record or await next_from(log, snapshot_subject(name), from_seq)
+        if record is not None and record.seq <= to_seq:
+            start = await _start(log, name, record)
+            starts.extend([start] if start is not None else [])
+    return starts
+
+
+async def _start(log: Log, name: str, record: Record) -> Start | None:
+    taken = _snapshots.decode(record.payload)
+    state = taken.state or await log.states.get(taken.sha256)
+    # the position of the same batch says who goes on from this state
+    position = await next_from(log, cursor_subject(name), record.seq)
+    if state is None or position is None:
+        return None
+    version = _positions.decode(position.payload).version
+    return Start(name=name, in_seq=taken.in_seq, version=version, state=state)
+
+
+async def _copy(
+    log: Log,
+    writer: RecordingWriter,
+    from_seq: int,
+    to_seq: int,
+    progress: Callable[[int], None] | None,
+) -> list[str]:
+    """Copy the facts; hashes of the dumps that they refer to, in order."""
+    dumps: dict[str, None] = {}
+    count = 0
+    async for record in log.read_range(from_seq, to_seq):
+        writer.record(record)
+        count += 1
+        if record.subject.endswith(".collective"):
+            item = Input(record)
+            if item.decoded() is not None and item.value.dump_sha256:
+                dumps[item.value.dump_sha256] = None
+        if progress is not None and count % _PROGRESS_EVERY == 0:
+            progress(count)
+    return list(dumps)
+
+
+async def _gap_cause(log: Log, after_gaps_ns: int) -> str:
+    """Why sequences are missing, `after_gaps_ns` being the time of the newest missing one."""
+    age_ns = await telemetry_age_ns(log)
+    if age_ns and after_gaps_ns < time.time_ns() - age_ns:
+        return f"telemetry expires after {age_ns // 3_600_000_000_000} h"
+    return "too young to have expired but for states, which the log keeps 7 days: a loss"

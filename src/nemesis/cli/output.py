@@ -1,0 +1,37 @@
+"""How commands speak: data on stdout, progress on stderr where somebody looks."""
+
+import sys
+import time
+from typing import Any
+
+import typer
+
+
+def print_json(document: Any) -> None:
+    """One JSON document, or one line of a stream of them."""
+    import msgspec
+
+    typer.echo(msgspec.json.encode(document).decode())
+
+
+class Progress:
+    """A line on a terminal that says how far it is; nothing where nobody looks."""
+
+    def __init__(self, total_count: int) -> None:
+        """`total_count` 0: nobody knows."""
+        self._total_count = total_count
+        self._shown = sys.stderr.isatty()
+        self._last_s = 0.0
+
+    def at(self, count: int) -> None:
+        """So many facts have passed."""
+        now_s = time.monotonic()
+        if self._shown and now_s - self._last_s > 0.2:
+            self._last_s = now_s
+            share = f", {min(100, 100 * count // self._total_count)} %" if self._total_count else ""
+            print(f"\r{count} facts{share}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Take the line away."""
+        if self._shown and self._last_s:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

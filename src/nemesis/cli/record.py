@@ -1,0 +1,84 @@
+"""`nemesis record`: copies a slice of the log into one portable file."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption, open_log
+from nemesis.cli.output import Progress, print_json
+
+if TYPE_CHECKING:
+    from nemesis.replay.recording import Header
+    from nemesis.streams.log import Log
+
+
+def record(
+    out: Annotated[Path, typer.Option("--out", help="The file; compressed if it ends in .zst.")],
+    from_seq: Annotated[int, typer.Option("--from", min=0, help="First sequence.")] = 0,
+    to_seq: Annotated[int, typer.Option("--to", min=0, help="Last sequence.")] = 0,
+    since: Annotated[str, typer.Option(help="First time: 10m, 2h, or 2026-11-30T05:00:00Z.")] = "",
+    until: Annotated[str, typer.Option(help="Last time, in the same forms.")] = "",
+    incident: Annotated[str, typer.Option(help="All that one incident needs.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    cell: CellOption = "local",
+    server: ServerOption = "",
+    context: ContextOption = "",
+    credentials: CredsOption = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Write a slice of the log with all that replay needs. Without a slice: the whole log."""
+    if incident and (from_seq or to_seq or since or until):
+        raise typer.BadParameter("--incident says the slice, give no other")
+    if (from_seq and since) or (to_seq and until):
+        raise typer.BadParameter("give each end as a sequence or as a time")
+    progress = Progress(0)
+
+    async def run() -> "Header":
+        from nemesis.replay.capture import capture
+        from nemesis.replay.slices import slice_of_times
+
+        async with await open_log(cell, server, context, credentials) as log:
+            if incident:
+                first, last = await _slice_of_incident(log, incident)
+            else:
+                first, last = await slice_of_times(log, since, until)
+            return await capture(
+                log,
+                out,
+                from_seq=from_seq or first,
+                to_seq=to_seq or last,
+                cell=context or server or cell,
+                incident=incident,
+                force=force,
+                progress=progress.at,
+            )
+
+    header = asyncio.run(run())
+    progress.end()
+    if json:
+        print_json({"file": str(out), "header": header})
+        return
+    typer.echo(
+        f"wrote {out}: {header.lines} lines, sequences {header.from_seq} to {header.to_seq},"
+        f" {out.stat().st_size} bytes"
+    )
+    for plan in header.processors:
+        start = f"from its state at {plan.start_seq}" if plan.start_seq else "from the beginning"
+        typer.echo(f"  {plan.name:<14} {start if plan.startable else 'has no state to start from'}")
+    if header.gaps:
+        missing = sum(last - first + 1 for first, last in header.gaps)
+        typer.echo(f"  {missing} sequences were no longer in the log: {header.gap_cause}")
+    typer.echo(f"verify it with: nemesis replay {out}")
+
+
+async def _slice_of_incident(log: "Log", incident: str) -> tuple[int, int]:
+    from nemesis.replay.slices import answered_after, matching
+    from nemesis.views.incidents import Incidents, found
+
+    incidents = Incidents()
+    async for each in matching(log, "nemesis.events.>"):
+        incidents.see(each)
+    story = found(incidents, incident)
+    return story.first_seq, await answered_after(log, story.last_seq)

@@ -1,0 +1,118 @@
+"""`nemesis status`: where the log and every processor stand, once."""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption, open_log
+from nemesis.cli.output import print_json
+
+if TYPE_CHECKING:
+    from nemesis.streams.log import Log
+
+
+class Standing(msgspec.Struct, kw_only=True):
+    """Where a processor stands."""
+
+    name: str
+    version: int
+    in_seq: int
+    lag_seq: int
+    lag_ns: int
+    """From the log time of its position to that of the last tick."""
+
+
+class Status(msgspec.Struct, kw_only=True):
+    """Where a log stands."""
+
+    cell: str
+    first_seq: int
+    last_seq: int
+    used_bytes: int
+    limit_bytes: int
+    fill_ppm: int
+    log_time_ns: int
+    clock_age_ns: int | None
+    """Since the last tick was stored, by this machine's clock; None where there was none."""
+    processors: list[Standing]
+
+
+def status(
+    cell: CellOption = "local",
+    server: ServerOption = "",
+    context: ContextOption = "",
+    credentials: CredsOption = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Show the log's end and fill, and how far each processor is behind. Exit 3: not reachable."""
+
+    async def run() -> Status:
+        async with await open_log(cell, server, context, credentials) as log:
+            return await _measure(log, context or server or cell)
+
+    now = asyncio.run(run())
+    if json:
+        print_json(now)
+        return
+    _print(now)
+
+
+async def _measure(log: "Log", cell: str) -> Status:
+    from nemesis.schemas.facts import decode_observation
+    from nemesis.schemas.kept import ProcessorAdvanced
+    from nemesis.schemas.tokens import name_of
+    from nemesis.streams.lookup import subjects
+
+    standings: list[Standing] = []
+    tick = await log.last("nemesis.telemetry.clock.tick")
+    log_time_ns = decode_observation("tick", tick.payload).at_ns if tick is not None else 0
+    cursors = await subjects(log, "nemesis.cursor.*")
+    records = {subject: await log.last(subject) for subject in cursors}
+    bounds = await log.bounds()
+    for subject, record in records.items():
+        if record is None:
+            continue
+        position = msgspec.msgpack.decode(record.payload, type=ProcessorAdvanced)
+        standings.append(
+            Standing(
+                name=name_of(subject.rpartition(".")[2]),
+                version=position.version,
+                in_seq=position.in_seq,
+                lag_seq=max(0, bounds.last_seq - position.in_seq),
+                lag_ns=max(0, log_time_ns - position.log_time_ns),
+            )
+        )
+    limit = bounds.limit_bytes
+    return Status(
+        cell=cell,
+        first_seq=bounds.first_seq,
+        last_seq=bounds.last_seq,
+        used_bytes=bounds.used_bytes,
+        limit_bytes=limit,
+        fill_ppm=bounds.used_bytes * 1_000_000 // limit if limit > 0 else 0,
+        log_time_ns=log_time_ns,
+        clock_age_ns=time.time_ns() - tick.stored_ns if tick is not None else None,
+        processors=standings,
+    )
+
+
+def _print(now: Status) -> None:
+    from nemesis.schemas.envelope import rfc3339
+
+    age = "no clock" if now.clock_age_ns is None else f"clock {now.clock_age_ns / 1e9:.1f} s old"
+    typer.echo(
+        f"log {now.cell}: sequences {now.first_seq} to {now.last_seq},"
+        f" {now.used_bytes / 2**20:.1f} MiB, {now.fill_ppm / 10_000:.1f} % full, {age},"
+        f" log time {rfc3339(now.log_time_ns)}"
+    )
+    if not now.processors:
+        typer.echo("no processor has a position")
+    rows: list[tuple[Any, ...]] = [("processor", "version", "position", "behind", "seconds")]
+    rows += [
+        (p.name, p.version, p.in_seq, p.lag_seq, f"{p.lag_ns / 1e9:.1f}") for p in now.processors
+    ]
+    for name, version, position, behind, seconds in rows if now.processors else []:
+        typer.echo(f"{name:<16} {version:>7} {position:>10} {behind:>8} {seconds:>8}")

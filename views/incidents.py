@@ -1,0 +1,139 @@
+"""Incidents as the log tells them: what was concluded, decided and done about one fault.
+
+A pure reader: events in, stories out. Facts belong together by the incident that they name;
+attempts, approvals and vetoes name a decision, and so its incident.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from nemesis.processors.fold import Input
+from nemesis.schemas.decided import Decision, RecoveryWithheld
+from nemesis.schemas.done import Attempt, AttemptCompleted, AttemptFailed, AttemptOutcomeUnknown
+from nemesis.schemas.errors import NemesisError
+from nemesis.schemas.facts import Record
+from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.operated import DecisionApproved, DecisionVetoed, NoteAdded
+
+
+class NoIncidentError(NemesisError):
+    """The log holds no incident of that name."""
+
+    exit_code = 3
+
+
+_OF_DECISIONS: Final = (Attempt, DecisionApproved, DecisionVetoed)
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One event of an incident."""
+
+    incident: str
+    seq: int
+    at_ns: int
+    fact: str
+    id: str
+    cause: tuple[int, ...]
+    data: Any
+
+
+class Incident(msgspec.Struct):
+    """What is known of one incident."""
+
+    id: str
+    entries: list[Entry] = []
+
+    @property
+    def first_seq(self) -> int:
+        """The earliest fact that anything in it was drawn from."""
+        return min(min((entry.seq, *entry.cause)) for entry in self.entries)
+
+    @property
+    def last_seq(self) -> int:
+        """Its last event."""
+        return max(entry.seq for entry in self.entries)
+
+    @property
+    def verdict(self) -> FaultAttributed | None:
+        """The verdict that holds: the last one."""
+        return next(
+            (e.data for e in reversed(self.entries) if type(e.data) is FaultAttributed), None
+        )
+
+    @property
+    def job(self) -> str:
+        """The job that it is about, as far as it is known."""
+        for entry in reversed(self.entries):
+            jobs = entry.data.jobs if isinstance(entry.data, FaultAttributed) else ()
+            if job := getattr(entry.data, "job", "") or next(iter(jobs), ""):
+                return str(job)
+        return ""
+
+    @property
+    def outcome(self) -> str:
+        """recovered, failed, unknown, vetoed, withheld, open, or no action."""
+        decided = False
+        for entry in reversed(self.entries):
+            if isinstance(entry.data, AttemptCompleted):
+                return "recovered"
+            if isinstance(entry.data, AttemptFailed):
+                return "failed"
+            if isinstance(entry.data, AttemptOutcomeUnknown):
+                return "unknown"
+            if isinstance(entry.data, DecisionVetoed):
+                return "vetoed"
+            if isinstance(entry.data, RecoveryWithheld):
+                return "withheld"
+            decided = decided or isinstance(entry.data, Decision)
+        return "open" if decided else "no action"
+
+
+class Incidents:
+    """All incidents of the events that passed by, in the order of their first event."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self.by_id: Final[dict[str, Incident]] = {}
+        self._by_decision: Final[dict[str, str]] = {}
+        for record in records:
+            self.see(record)
+
+    def see(self, record: Record) -> Entry | None:
+        """Take note of an event; its entry if it belongs to an incident."""
+        item = Input(record)
+        if item.space != "events" or item.decoded() is None:
+            return None
+        data = item.value
+        incident = self._incident_of(data)
+        if not incident:
+            return None
+        fact = item.fact(0)
+        entry = Entry(incident, record.seq, data.at_ns, item.token, fact.id, fact.cause, data)
+        self.by_id.setdefault(incident, Incident(incident)).entries.append(entry)
+        return entry
+
+    def _incident_of(self, data: Any) -> str:
+        if isinstance(data, Decision):
+            self._by_decision[data.decision] = data.incident
+            return data.incident
+        if isinstance(data, FaultAttributed | RecoveryWithheld | NoteAdded):
+            return data.incident
+        if isinstance(data, _OF_DECISIONS):
+            return self._by_decision.get(data.decision, "")
+        return ""
+
+
+def found(incidents: Incidents, id: str) -> Incident:
+    """The incident of this id, or the only one whose id begins like it.
+
+    Raises:
+        NoIncidentError: there is none, or more than one.
+    """
+    if id in incidents.by_id:
+        return incidents.by_id[id]
+    alike = [each for each in incidents.by_id if each.startswith(id)]
+    if len(alike) == 1:
+        return incidents.by_id[alike[0]]
+    what = f"{len(alike)} incidents begin with" if alike else "no incident"
+    raise NoIncidentError(f"{what} {id!r}", hint="`nemesis incident` lists them")

@@ -17,11 +17,11 @@ from nemesis.processors.fold import Input
 from nemesis.replay.recording import Header
 from nemesis.replay.writer import RecordingWriter
 from nemesis.schemas.errors import NemesisError
-from nemesis.schemas.facts import Record, cursor_subject, snapshot_subject
+from nemesis.schemas.facts import cursor_subject, snapshot_subject
 from nemesis.schemas.kept import ProcessorAdvanced, SnapshotTaken
 from nemesis.schemas.tokens import name_of
-from nemesis.streams.log import Log
-from nemesis.streams.lookup import last_up_to, next_from, subjects, telemetry_age_ns
+from nemesis.streams.log import TELEMETRY_TTL_S, Log
+from nemesis.streams.lookup import last_up_to, next_from, subjects
 
 _PROGRESS_EVERY: Final = 4096
 _snapshots: Final = msgspec.msgpack.Decoder(SnapshotTaken)
@@ -86,7 +86,7 @@ async def capture(
                 writer.blob(sha256, content)
         return writer.finish(
             to_seq=to_seq,
-            gap_cause=await _gap_cause(log, writer.after_gaps_ns),
+            gap_cause=gap_cause(writer.after_gaps_ns, time.time_ns()),
             incident=incident,
         )
 
@@ -98,20 +98,28 @@ async def starts_of(log: Log, from_seq: int, to_seq: int) -> list[Start]:
     starts: list[Start] = []
     for subject in await subjects(log, "nemesis.cursor.*"):
         name = name_of(subject.rpartition(".")[2])
-        record = await last_up_to(log, snapshot_subject(name), from_seq)
-        record = record or await next_from(log, snapshot_subject(name), from_seq)
-        if record is not None and record.seq <= to_seq:
-            start = await _start(log, name, record)
-            starts.extend([start] if start is not None else [])
+        start = await _start_of(log, name, from_seq, to_seq)
+        starts.extend([start] if start is not None else [])
     return starts
 
 
-async def _start(log: Log, name: str, record: Record) -> Start | None:
+async def _start_of(log: Log, name: str, from_seq: int, to_seq: int) -> Start | None:
+    subject = snapshot_subject(name)
+    record = await last_up_to(log, subject, from_seq)
+    # a state is written after the inputs that went into it: later ones may still lie before
+    later = await next_from(log, subject, record.seq + 1 if record is not None else 1)
+    while later is not None and (
+        record is None or _snapshots.decode(later.payload).in_seq < from_seq
+    ):
+        record = later
+        later = await next_from(log, subject, record.seq + 1)
+    if record is None:
+        return None
     taken = _snapshots.decode(record.payload)
     state = taken.state or await log.states.get(taken.sha256)
     # the position of the same batch says who goes on from this state
     position = await next_from(log, cursor_subject(name), record.seq)
-    if state is None or position is None:
+    if taken.in_seq > to_seq or state is None or position is None:
         return None
     version = _positions.decode(position.payload).version
     return Start(name=name, in_seq=taken.in_seq, version=version, state=state)
@@ -139,9 +147,8 @@ async def _copy(
     return list(dumps)
 
 
-async def _gap_cause(log: Log, after_gaps_ns: int) -> str:
-    """Why sequences are missing, `after_gaps_ns` being the time of the newest missing one."""
-    age_ns = await telemetry_age_ns(log)
-    if age_ns and after_gaps_ns < time.time_ns() - age_ns:
-        return f"telemetry expires after {age_ns // 3_600_000_000_000} h"
-    return "too young to have expired but for states, which the log keeps 7 days: a loss"
+def gap_cause(after_gaps_ns: int, now_ns: int) -> str:
+    """Why sequences are missing; the fact behind the newest gap was stored at `after_gaps_ns`."""
+    if after_gaps_ns < now_ns - TELEMETRY_TTL_S * 1_000_000_000:
+        return f"telemetry expires after {TELEMETRY_TTL_S // 3600} h"
+    return f"younger than {TELEMETRY_TTL_S // 3600} h, so not expired: the log has lost them"

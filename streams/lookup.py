@@ -33,21 +33,10 @@ async def first_since(log: Log, at_ns: int) -> Record | None:
 
 async def subjects(log: Log, pattern: str) -> dict[str, int]:
     """Subjects that match, each with how many messages it has."""
-    state: dict[str, Any] = (await _info(log, {"subjects_filter": pattern}))["state"]
-    return dict(sorted((state.get("subjects") or {}).items()))
-
-
-async def telemetry_age_ns(log: Log) -> int:
-    """How long the log promises to keep telemetry; 0: for ever."""
-    config: dict[str, Any] = (await _info(log, {}))["config"]
-    return int(config.get("max_age", 0))
-
-
-async def _info(log: Log, query: dict[str, str]) -> dict[str, Any]:
     answer = await log.connection.request(
-        f"$JS.API.STREAM.INFO.{log.stream}", msgspec.json.encode(query) if query else b""
+        f"$JS.API.STREAM.INFO.{log.stream}", msgspec.json.encode({"subjects_filter": pattern})
     )
     info: dict[str, Any] = msgspec.json.decode(answer.data)
     if "state" not in info:
         raise LogUnavailableError(f"stream {log.stream}: {info.get('error')}")
-    return info
+    return dict(sorted((info["state"].get("subjects") or {}).items()))

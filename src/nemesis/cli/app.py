@@ -3,13 +3,13 @@
 import typer
 
 from nemesis.cli.act import act
-from nemesis.cli.triage import triage
 from nemesis.cli.events import events, telemetry
 from nemesis.cli.incident import incident
 from nemesis.cli.record import record
 from nemesis.cli.replay import replay
 from nemesis.cli.schema import schema
 from nemesis.cli.status import status
+from nemesis.cli.triage import triage
 
 app = typer.Typer(
     name="nemesis",
@@ -37,7 +37,6 @@ def _root(
 
 
 app.add_typer(act, name="act")
-app.command("triage")(triage)
 app.command()(events)
 app.command()(incident)
 app.command()(record)
@@ -45,3 +44,4 @@ app.command()(replay)
 app.add_typer(schema, name="schema")
 app.command()(status)
 app.add_typer(telemetry, name="telemetry")
+app.command()(triage)

@@ -36,9 +36,7 @@ def incident(
     _list(incidents, json=json)
 
 
-async def _gather(
-    cell: str, server: str, context: str, credentials: Path | None
-) -> "Incidents":
+async def _gather(cell: str, server: str, context: str, credentials: Path | None) -> "Incidents":
     from nemesis.replay.slices import matching
     from nemesis.views.incidents import Incidents
 

@@ -158,7 +158,7 @@ def decode_line(raw: bytes) -> Line:
         ValueError: says what was expected and what was there.
     """
     body, check = raw[:-_CRC_BYTES], raw[-_CRC_BYTES:]
-    if not check.startswith(_CRC_FIELD):
+    if not check.startswith(_CRC_FIELD) or not check.endswith(b'"}'):
         raise ValueError(f"expected a line that ends in its crc32, got {_shown(raw)}")
     if check[len(_CRC_FIELD) : -2] != b"%08x" % zlib.crc32(body):
         raise ValueError(
@@ -168,7 +168,7 @@ def decode_line(raw: bytes) -> Line:
     try:
         return _decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"not a line of a recording: {error}") from error
+        raise ValueError(f"expected a fact or a blob: {error}") from error
 
 
 def encode_header(header: Header) -> bytes:

@@ -247,7 +247,7 @@ class Healer:
             if is_news(state.policy, job, taken):
                 keep(job, taken)
                 _note(job, fact, verdict.incident)
-                if job.phase == "waiting":
+                if job.phase == "waiting" and job.withheld_for != "vetoed":
                     job.phase = "holding"
         return touched
 
@@ -297,7 +297,7 @@ class Healer:
             case AttemptStarted():
                 pending.claim_deadline_ns = max(pending.claim_deadline_ns, attempt.deadline_ns)
             case AttemptCompleted():
-                decisions.regroup(job, pending)
+                decisions.regroup(self._state, job, pending)
             case AttemptFailed(withdrawn=True):
                 job.phase, job.pending = "holding", None
             case _:

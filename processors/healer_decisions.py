@@ -14,9 +14,8 @@ from nemesis.processors.healer_state import (
     Pending,
     ranks_of,
 )
-from nemesis.processors.healer_verdicts import fault_of, settle, verdict_ranks
+from nemesis.processors.healer_verdicts import fault_of, outgrown, rungs_of, settle
 from nemesis.processors.ladder import Choice, Fault, JobView, NoRung, choose
-from nemesis.processors.playbooks import job_rungs
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.policy import REGROUPING
@@ -45,13 +44,12 @@ def _open(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     """Something may be wrong with a running job: hold it, advise, or leave it."""
     fault = fault_of(state, job)
     known = any(verdict.known for verdict in job.verdicts)
-    if fault.dead - set(job.answered):
+    first = rungs_of(state, fault)[0]
+    new = fault.dead - set(job.answered)
+    if new or (known and (fault.dead or first == "reinit_communicator")):
         return [hold(state, job, fault, fact)]
-    if not known or fault.dead:
-        return []
-    rungs = job_rungs(fault.fault_class, fault.signature, state.policy.playbooks)
-    if rungs[0] in REGROUPING and rungs[0] != "reinit_communicator" and not fault.bad_nodes:
-        return []  # the kind of fault is known and not the rank: nothing to take out of a job
+    if not known or first in REGROUPING:
+        return []  # where only the kind of fault is known there is no rank to take out
     return _conclude(state, job, fact)
 
 
@@ -81,6 +79,9 @@ def _conclude(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]
     policy = state.policy
     protected = {*state.protected, *policy.protected_nodes}
     if not fault.dead and not any(verdict.known for verdict in job.verdicts):
+        if not job.holds:
+            close(job)
+            return []
         choice: Choice | NoRung = _lifted(job)
     else:
         choice = choose(fault, _usable(state, job), policy, protected=protected, failed=job.failed)
@@ -122,12 +123,12 @@ def _limit(state: HealerState, job: JobState, fault: Fault, choice: Choice, fact
 def adopt_recovery(state: HealerState, job: JobState, decided: RecoveryDecided, fact: Fact) -> None:
     """A recovery of ours stands in the log."""
     if not decided.members:
-        settle(job, decided.action, frozenset())
+        settle(state, job, decided.action, all_of_them=True)
         _after_advice(job, decided)
         return
     if decided.mode == "shadow":
-        job.answered = tuple(sorted({*job.exited, *job.silent, *verdict_ranks(job)}))
-        settle(job, decided.action, frozenset())
+        job.answered = tuple(sorted(fault_of(state, job).dead))
+        settle(state, job, decided.action, all_of_them=True)
         close(job)
         return
     limits.count(state, job, decided.action, decided.nodes_out, fact.log_time_ns)
@@ -161,7 +162,7 @@ def _watch(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     pending, now_ns = job.pending, fact.log_time_ns
     assert pending is not None, f"{job.submitted.job} recovers without a decision"
     going_on = ranks_of(pending.members) - ranks_of(pending.started)
-    if fault_of(state, job).dead & going_on:
+    if outgrown(state, job, pending.action, going_on):
         job.phase, job.pending, job.opened_ns = "holding", None, max(1, now_ns)
         return []
     if now_ns <= max(pending.deadline_ns, pending.claim_deadline_ns):
@@ -182,17 +183,18 @@ def _watch(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     ]
 
 
-def regroup(job: JobState, done: Pending) -> None:
-    """The job goes on in the new epoch."""
+def regroup(state: HealerState, job: JobState, done: Pending) -> None:
+    """The job goes on in the new epoch; sound nodes that it left are spares from now on."""
     replaced = done.replaced()
+    before = _nodes_of(job)
     job.epoch, job.members = done.epoch, done.members
     job.moved = done.placements
-    job.spares = tuple(spare for spare in job.spares if spare not in done.joined)
+    idle = [node for node in sorted(before - _nodes_of(job)) if not state.nodes.get(node, False)]
+    job.spares = (*(spare for spare in job.spares if spare not in done.joined), *idle)
     job.exited = tuple(rank for rank in job.exited if rank not in replaced)
     job.silent = tuple(rank for rank in job.silent if rank not in replaced)
     job.answered = tuple(rank for rank in job.answered if rank not in replaced)
-    left = ranks_of(job.members) - ranks_of(done.started)
-    settle(job, done.action, left)
+    settle(state, job, done.action, all_of_them=False)
     close(job)
 
 
@@ -218,6 +220,11 @@ def _lifted(job: JobState) -> Choice:
         regroups=True,
         members=tuple(sorted(ranks_of(job.members))),
     )
+
+
+def _nodes_of(job: JobState) -> set[str]:
+    view = job.view()
+    return {view.node_of(rank) for rank in view.members}
 
 
 def _usable(state: HealerState, job: JobState) -> JobView:

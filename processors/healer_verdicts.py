@@ -31,7 +31,9 @@ def read_verdict(job: JobState, verdict: FaultAttributed, fact: Fact) -> Verdict
     """A verdict as it concerns one job; ranks are named for the first of its jobs only."""
     bad = sorted({node for each in verdict.culprits if (node := node_of(each.id))})
     name = job.submitted.job
-    first = name == verdict.jobs[0]
+    ranks = verdict.ranks if name == verdict.jobs[0] else ()
+    if not ranks and any(each.kind == "node" for each in verdict.culprits):
+        ranks = tuple(sorted(job.view().ranks_on(bad)))
     return Verdict(
         incident=verdict.incident,
         revision=verdict.revision,
@@ -39,7 +41,7 @@ def read_verdict(job: JobState, verdict: FaultAttributed, fact: Fact) -> Verdict
         fault_class=verdict.fault_class,
         signature=verdict.signature,
         target=verdict.culprits[0].id if verdict.culprits else f"job/{name}",
-        ranks=verdict.ranks if first else tuple(sorted(job.view().ranks_on(bad))),
+        ranks=ranks,
         bad_nodes=tuple(bad),
         seq=fact.seq,
     )
@@ -54,34 +56,30 @@ def is_news(policy: Policy, job: JobState, verdict: Verdict) -> bool:
     if settled is None:
         return True
     revision, rung = settled
-    return verdict.revision > revision and _first_rung(policy, verdict) > rung
+    return verdict.revision > revision and first_rung(policy, verdict) > rung
 
 
 def keep(job: JobState, verdict: Verdict) -> None:
-    """The newest revision of each incident, the earliest incidents."""
+    """The newest revision of each of the latest incidents."""
     others = [known for known in job.verdicts if known.incident != verdict.incident]
-    job.verdicts = [*others, verdict][:VERDICTS_MAX]
+    job.verdicts = [*others, verdict][-VERDICTS_MAX:]
 
 
 def fault_of(state: HealerState, job: JobState) -> Fault:
     """Everything that is wrong with a job, as one fault: the gravest verdict names the class."""
     view = job.view()
-    playbooks = state.policy.playbooks
     dead = set(job.exited) | set(job.silent)
     bad: set[str] = set()
     worst: Verdict | None = None
     for verdict in job.verdicts:
         if not verdict.known:
             continue
-        rungs = job_rungs(verdict.fault_class, verdict.signature, playbooks)
-        ranks = set(verdict.ranks)
+        rungs = _rungs(state.policy, verdict)
         if not _ON_NODES.isdisjoint(rungs):
             bad |= set(verdict.bad_nodes)
-            if verdict.bad_nodes:  # ranks that left the bad node are well
-                ranks &= view.ranks_on(verdict.bad_nodes)
-        if any(rung in REGROUPING for rung in rungs):
-            dead |= ranks
-        if worst is None or _gravity(verdict, state.policy) > _gravity(worst, state.policy):
+        if any(rung in REGROUPING for rung in rungs) and not _spares_ranks(rungs, job):
+            dead |= _blamed(job, verdict)
+        if worst is None or first_rung(state.policy, verdict) > first_rung(state.policy, worst):
             worst = verdict
     return Fault(
         fault_class="unknown" if worst is None else worst.fault_class,
@@ -93,28 +91,55 @@ def fault_of(state: HealerState, job: JobState) -> Fault:
     )
 
 
-def _first_rung(policy: Policy, verdict: Verdict) -> int:
+def rungs_of(state: HealerState, fault: Fault) -> tuple[Action, ...]:
+    """The rungs that would be enough for it."""
+    return job_rungs(fault.fault_class, fault.signature, state.policy.playbooks)
+
+
+def outgrown(state: HealerState, job: JobState, action: Action, going_on: frozenset[int]) -> bool:
+    """Whether an action under way leaves something in the job that it does not cure."""
+    if not going_on.isdisjoint((*job.exited, *job.silent)):
+        return True
+    return any(
+        verdict.known
+        and first_rung(state.policy, verdict) > RANK_OF[action]
+        and _blamed(job, verdict) & going_on
+        for verdict in job.verdicts
+    )
+
+
+def first_rung(policy: Policy, verdict: Verdict) -> int:
     """The place on the ladder of the first rung that would answer a verdict."""
-    if not verdict.known:
-        return RANK_OF["collect_more"]
-    return _gravity(verdict, policy)
+    return RANK_OF[_rungs(policy, verdict)[0] if verdict.known else "collect_more"]
 
 
-def _gravity(verdict: Verdict, policy: Policy) -> int:
-    return RANK_OF[job_rungs(verdict.fault_class, verdict.signature, policy.playbooks)[0]]
-
-
-def settle(job: JobState, action: Action, left: frozenset[int]) -> None:
-    """The verdicts that an action answers: all without a rank among `left`."""
+def settle(state: HealerState, job: JobState, action: Action, *, all_of_them: bool) -> None:
+    """Put away the verdicts that an action answers: those that it cures, and those whose ranks
+    left the job or the bad node; `all_of_them` where it was only said."""
+    left: list[Verdict] = []
     for verdict in job.verdicts:
-        if verdict.known and left.isdisjoint(verdict.ranks):
-            job.settled[verdict.incident] = (verdict.revision, RANK_OF[action])
-    job.verdicts = [
-        each for each in job.verdicts if each.known and each.incident not in job.settled
-    ]
+        asked = first_rung(state.policy, verdict)
+        cured = RANK_OF[action] >= asked or not _blamed(job, verdict)
+        if verdict.known and (all_of_them or cured):
+            job.settled.pop(verdict.incident, None)
+            job.settled[verdict.incident] = (verdict.revision, max(asked, RANK_OF[action]))
+        elif verdict.known:
+            left.append(verdict)
     bounded(job.settled, SETTLED_MAX)
+    job.verdicts = left
 
 
-def verdict_ranks(job: JobState) -> set[int]:
-    """All ranks that a known verdict names."""
-    return {rank for verdict in job.verdicts if verdict.known for rank in verdict.ranks}
+def _rungs(policy: Policy, verdict: Verdict) -> tuple[Action, ...]:
+    return job_rungs(verdict.fault_class, verdict.signature, policy.playbooks)
+
+
+def _spares_ranks(rungs: tuple[Action, ...], job: JobState) -> bool:
+    """Whether the ranks that a verdict names live on: their link is back."""
+    return rungs[0] == "reinit_communicator" and rungs[0] not in job.failed
+
+
+def _blamed(job: JobState, verdict: Verdict) -> frozenset[int]:
+    """The members that a verdict names and that are still where it found them."""
+    view = job.view()
+    there = view.ranks_on(verdict.bad_nodes) if verdict.bad_nodes else view.members
+    return there.intersection(verdict.ranks)

@@ -77,7 +77,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     joined: tuple[str, ...] = ()
     placements: tuple[Placement, ...] = ()
     nodes_out: tuple[str, ...] = ()
-    """Nodes that no longer work after it."""
+    """Nodes with a part at fault that no longer work for the job after it."""
 
 
 class NoRung(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ def _shrink(fault: Fault, job: JobView, world_min: int) -> Choice | str:
         regroups=True,
         members=tuple(sorted(left)),
         removed=tuple(sorted(gone)),
-        nodes_out=_emptied(job, left),
+        nodes_out=_emptied(fault, job, left),
     )
 
 
@@ -229,7 +229,7 @@ def _restart_without(
         state_from="checkpoint",
         joined=tuple(spare for spare in takes_over.values() if spare in used),
         placements=placements,
-        nodes_out=tuple(sorted({*bad, *_emptied(job, left)})),
+        nodes_out=tuple(bad),
     )
 
 
@@ -262,9 +262,10 @@ def _too_small(left: frozenset[int], world_min: int) -> str:
     return f"{len(left)} ranks would be left, at least {max(1, world_min)} are needed"
 
 
-def _emptied(job: JobView, left: frozenset[int]) -> tuple[str, ...]:
-    before = {job.node_of(rank) for rank in job.members}
-    return tuple(sorted(before - {job.node_of(rank) for rank in left}))
+def _emptied(fault: Fault, job: JobView, left: frozenset[int]) -> tuple[str, ...]:
+    """Nodes with something wrong on which nothing goes on; sound ones become spares instead."""
+    unsound = {job.node_of(rank) for rank in fault.dead} | fault.bad_nodes | fault.silent_nodes
+    return tuple(sorted(unsound - {job.node_of(rank) for rank in left}))
 
 
 def _usable_spares(fault: Fault, job: JobView) -> tuple[str, ...]:

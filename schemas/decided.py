@@ -60,7 +60,7 @@ class RecoveryDecided(Decision, kw_only=True, frozen=True):
     placements: tuple[Placement, ...] = ()
     """Where members run, all that moved since the submission."""
     nodes_out: tuple[str, ...] = ()
-    """Nodes that no longer work after it."""
+    """Nodes with a part at fault that no longer work for the job after it."""
 
 
 class RecoveryWithheld(Inference, kw_only=True, frozen=True):

@@ -11,6 +11,7 @@ from nemesis.schemas.done import (
     MembershipReported,
 )
 from nemesis.schemas.facts import decode_conclusion
+from nemesis.schemas.inferred import Culprit
 from nemesis.schemas.operated import JobEnded, JobSubmitted
 from nemesis.schemas.plans import Placement
 from tests.healer_cell import ACT, SECOND_NS, Cell
@@ -148,7 +149,7 @@ def test_losing_one_rank_of_a_tensor_parallel_group_loses_its_replica() -> None:
 
 
 def test_a_spare_takes_over_with_state_from_a_peer() -> None:
-    cell = Cell(policy=ACT)
+    cell = Cell(policy=ACT | {"nodes_out_share_max_ppm": 1_000_000})
     cell.submit(spares=("s0", "s1"))
     cell.exit(3)
     cell.blame("gpu.off_bus", 3)
@@ -244,8 +245,6 @@ def test_a_verdict_without_a_rank_of_the_job_takes_nothing_out_of_it(cell: Cell)
 
 
 def test_a_node_at_fault_takes_all_its_ranks(cell: Cell) -> None:
-    from nemesis.schemas.inferred import Culprit
-
     cell.blame("host.memory", culprits=(Culprit(kind="node", id="node/n2"),))
     assert cell.last(QuiesceDecided).dead_ranks == (4, 5)
 

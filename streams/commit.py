@@ -69,6 +69,8 @@ class Committer:
         self._position_at = 0.0
         self._contradictions = 0
         self._under_way = False
+        self._asleep = False
+        """Nothing is due, at no time."""
 
     def stepped(self, *, added: bool) -> None:
         """The outbox was told of a step."""
@@ -76,7 +78,7 @@ class Committer:
         if added and self._waiting_since is None:
             self._waiting_since = asyncio.get_running_loop().time()
             self._news.set()
-        elif (added and outbox.urgent) or self._idle_inputs() >= IDLE_INPUTS:
+        elif self._asleep or (added and outbox.urgent) or self._idle_inputs() >= IDLE_INPUTS:
             self._news.set()
 
     def moved(self, *, mine: bool) -> None:
@@ -111,6 +113,7 @@ class Committer:
             if at is not None and at <= loop.time():
                 return
             self._news.clear()
+            self._asleep = at is None
             try:
                 async with asyncio.timeout_at(at):
                     await self._news.wait()

@@ -10,6 +10,7 @@ from pathlib import Path
 from nemesis.processors.catalogue import Catalogue
 from nemesis.processors.processor import Processor
 from nemesis.schemas.errors import NemesisError
+from nemesis.streams.lane import SNAPSHOT_PERIOD_S
 from nemesis.streams.log import Log
 from nemesis.streams.runner import Runner
 
@@ -26,6 +27,7 @@ async def run_copy(
     *,
     connect: Callable[[str], Awaitable[Log]],
     folder: Path,
+    snapshot_period_s: float = SNAPSHOT_PERIOD_S,
 ) -> None:
     """Run every version that this release has of these processors, until SIGTERM or SIGINT.
 
@@ -43,7 +45,12 @@ async def run_copy(
         for name in names:
             log = await stack.enter_async_context(await connect(f"processor/{name}"))
             members += [(make(), log) for _, make in sorted(catalogue[name].items())]
-        runner = Runner(members, folder=folder, start_ns=time.time_ns())
+        runner = Runner(
+            members,
+            folder=folder,
+            start_ns=time.time_ns(),
+            snapshot_period_s=snapshot_period_s,
+        )
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, runner.stop)
         await runner.run()

@@ -45,6 +45,7 @@ class Lane:
         *,
         deaths: Deaths,
         verified: Callable[[], Awaitable[None]],
+        snapshot_period_s: float = SNAPSHOT_PERIOD_S,
     ) -> None:
         self.processor: Final = processor
         self.name: Final = processor.name
@@ -57,6 +58,7 @@ class Lane:
         self.state_from = 0
         self.log: Final = log
         self._deaths: Final = deaths
+        self._snapshot_period_s: Final = snapshot_period_s
         self._verified: Final = verified
         self._cursor: Final = cursor_subject(processor.name)
         self._lost: tuple[int, int] | None = None
@@ -204,7 +206,7 @@ class Lane:
 
     def _snapshot_due(self) -> bool:
         now = asyncio.get_running_loop().time()
-        return self.position.exists and now - self._snapshot_at >= SNAPSHOT_PERIOD_S
+        return self.position.exists and now - self._snapshot_at >= self._snapshot_period_s
 
     def _passed(self, record: Record) -> None:
         position = position_of(record)

@@ -20,7 +20,7 @@ from nemesis.schemas.inferred import Inference
 from nemesis.schemas.kept import LogShortened, ProcessorDiverged, ProcessorStarted
 from nemesis.streams.deaths import Deaths
 from nemesis.streams.errors import LogUnavailableError, PositionMovedError
-from nemesis.streams.lane import Lane
+from nemesis.streams.lane import SNAPSHOT_PERIOD_S, Lane
 from nemesis.streams.port import RunnerLog
 from nemesis.streams.status import CopyStatus, write_status
 from nemesis.streams.watch import ShortenedError, Watch
@@ -41,6 +41,7 @@ class Runner:
         *,
         folder: Path,
         start_ns: int,
+        snapshot_period_s: float = SNAPSHOT_PERIOD_S,
     ) -> None:
         """`members`: processors, each with the connection that may write for it.
 
@@ -53,7 +54,13 @@ class Runner:
         self._told_count = 0
         self._deaths: Final = [Deaths(folder, f"{each.name}@{each.version}") for each, _ in members]
         self.lanes: Final = [
-            Lane(log, each, deaths=deaths, verified=self.watch.verified)
+            Lane(
+                log,
+                each,
+                deaths=deaths,
+                verified=self.watch.verified,
+                snapshot_period_s=snapshot_period_s,
+            )
             for (each, log), deaths in zip(members, self._deaths, strict=True)
         ]
         self._tasks: Final[dict[str, asyncio.Task[None]]] = {}

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from nemesis.streams.children import die_with_parent
@@ -24,10 +25,18 @@ _log: Final = logging.getLogger(__name__)
 class Supervisor:
     """`async with Supervisor({...}) as supervisor:` runs the commands until it leaves."""
 
-    def __init__(self, commands: Mapping[str, Sequence[str]]) -> None:
-        """`commands`: name of a child -> its program and arguments."""
+    def __init__(
+        self,
+        commands: Mapping[str, Sequence[str]],
+        *,
+        folder: Path | None = None,
+        wait_s_max: float = WAIT_S_MAX,
+    ) -> None:
+        """`commands`: name of a child -> its program and arguments; run in `folder`, else here."""
         self.restart_counts: Final = dict.fromkeys(commands, 0)
         self._commands: Final = dict(commands)
+        self._folder: Final = folder
+        self._wait_s_max: Final = wait_s_max
         self._children: Final[dict[str, asyncio.subprocess.Process]] = {}
         self._keepers: Final[list[asyncio.Task[None]]] = []
 
@@ -52,7 +61,7 @@ class Supervisor:
             started = loop.time()
             code = await self._live(name)
             lived_s = loop.time() - started
-            wait_s = WAIT_S_MIN if lived_s > LIVED_WELL_S else min(2 * wait_s, WAIT_S_MAX)
+            wait_s = WAIT_S_MIN if lived_s > LIVED_WELL_S else min(2 * wait_s, self._wait_s_max)
             self.restart_counts[name] += 1
             _log.info("%s ended with %d after %.1f s, again in %.1f s", name, code, lived_s, wait_s)
             await asyncio.sleep(wait_s)
@@ -64,6 +73,7 @@ class Supervisor:
             *arguments,
             stdin=asyncio.subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C reaches us, and we stop the child in order
+            cwd=self._folder,
             preexec_fn=die_with_parent(),
         )
         self._children[name] = child

@@ -1,0 +1,98 @@
+"""A real nats-server that may be killed, and whose store may come back older than it was."""
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+from nemesis.streams.children import die_with_parent
+from nemesis.streams.log import Log, connect
+from nemesis.streams.provision import Limits, provision
+from nemesis.streams.server import nats_server_program
+
+
+class RealServer:
+    """One server without users: faults are the subject here, not permissions."""
+
+    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
+        self.port = -1
+        self.kills = 0
+        self._folder = folder
+        self._limits = limits or Limits()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        await self._launch()
+        async with await self.connect() as log:
+            await provision(log.connection, self._limits)
+
+    async def connect(self, name: str = "test") -> Log:
+        return await connect(self.url, name=name, timeout_s=30)
+
+    async def kill_and_restart(self) -> None:
+        """SIGKILL, then the same port and store."""
+        self.kills += 1
+        await self._end(signal.SIGKILL)
+        await self._launch()
+
+    async def stop(self) -> None:
+        await self._end(signal.SIGTERM)
+
+    async def save_store(self, name: str) -> None:
+        """A copy of the store as a backup would have it."""
+        await self._end(signal.SIGTERM)
+        shutil.copytree(self._folder / "store", self._folder / name)
+        await self._launch()
+
+    async def restore_store(self, name: str) -> None:
+        """Come back with an older store, as after a power cut that lost what was not synced."""
+        await self._end(signal.SIGKILL)
+        shutil.rmtree(self._folder / "store")
+        shutil.copytree(self._folder / name, self._folder / "store")
+        await self._launch()
+
+    async def _launch(self) -> None:
+        ports = self._folder / "ports"
+        shutil.rmtree(ports, ignore_errors=True)
+        ports.mkdir(parents=True)
+        config = self._folder / "server.conf"
+        config.write_text(
+            json.dumps(
+                {
+                    "listen": f"127.0.0.1:{self.port}",
+                    "ports_file_dir": str(ports),
+                    "log_file": str(self._folder / "server.log"),
+                    "jetstream": {
+                        "store_dir": str(self._folder / "store"),
+                        "sync_interval": "always",
+                    },
+                }
+            )
+        )
+        self._process = subprocess.Popen(  # noqa: ASYNC220  # a fork, over in milliseconds
+            [str(nats_server_program()), "-c", str(config)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=die_with_parent(),  # noqa: PLW1509
+        )
+        async with asyncio.timeout(30):
+            while True:
+                for path in ports.glob("*.ports"):
+                    text = path.read_text()
+                    if text.rstrip().endswith("}"):
+                        self.port = int(json.loads(text)["nats"][0].rpartition(":")[2])
+                        return
+                assert self._process.poll() is None, (self._folder / "server.log").read_text()
+                await asyncio.sleep(0.02)
+
+    async def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            await asyncio.to_thread(self._process.wait)
+            self._process = None

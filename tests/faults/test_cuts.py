@@ -1,0 +1,34 @@
+"""Connections cut and copies killed at every point of a commit that a proxy can name."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.faults.oracle import recorded, started
+from tests.faults.proxy import POINTS
+from tests.faults.stage import stage
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+REPEATS = int(os.environ.get("NEMESIS_FAULT_REPEATS", "3"))
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["cut", "killed"])
+def test_a_commit_disturbed_at_any_point_is_in_the_log_once(killed: bool, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as here, here.copies("a"), here.traffic():
+            proxy = here.proxies["a"]
+            if killed:
+                proxy.on_cut = lambda: here.signal("a", signal.SIGKILL)
+            for _ in range(REPEATS):
+                for point in POINTS:
+                    async with asyncio.timeout(60):
+                        await proxy.cut_at(point)
+            assert proxy.cuts == REPEATS * len(POINTS)
+            records = await here.settle()
+            assert len(recorded(records, "counting")) > 20
+            assert started(records, "processor_diverged") == []
+
+    asyncio.run(main())

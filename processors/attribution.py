@@ -5,7 +5,7 @@ and blaming a healthy part is worse than saying that the evidence does not suffi
 about one node or one job within two minutes is one incident; certain evidence is answered at once,
 the rest after a hold-back in which its context arrives, sorted so that the order of arrival does
 not matter; each change of the verdict is a revision. Not here: what a kernel line means
-(kernel_messages.py), what it proves (kernel_findings.py), who waits for whom (collectives.py).
+(kernel_messages.py), what it proves (kernel_findings.py), who waits for whom (wait_graph.py).
 """
 
 from collections.abc import Sequence
@@ -15,41 +15,34 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from nemesis.processors import silences
+from nemesis.processors.counters import Counters
 from nemesis.processors.exits import is_own_death, signal_of
 from nemesis.processors.findings import MEMORY_LOST, OFF_BUS, RANK_EXITED, Proof
-from nemesis.processors.incidents import Clue, Exit, Incident
+from nemesis.processors.holdback import Held, HoldBack, Surroundings
+from nemesis.processors.incidents import Clue, Exit, Incident, Support
 from nemesis.processors.inventory import Inventory
 from nemesis.processors.kernel_messages import KernelMessage, parse
 from nemesis.processors.kernel_rules import DOUBLE_BIT_XID, role_of
-from nemesis.processors.open_incidents import HOLD_NS, JOIN_NS, SECOND_NS, Incidents
-from nemesis.processors.recorders import Recorders
+from nemesis.processors.open_incidents import HOLD_NS, JOIN_NS, QUIET_NS, SECOND_NS, Incidents
+from nemesis.processors.recorders import STALL_NS, Recorders
 from nemesis.processors.recoveries import Recoveries
+from nemesis.processors.silences import Hearing
 from nemesis.processors.verdicts import verdict_of
+from nemesis.schemas import components
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.observed import Ns
 
 # 94, which says that a 48 was contained, follows in the same second
 SHORT_HOLD_NS: Final = SECOND_NS // 2
-QUIET_NS: Final = 600 * SECOND_NS  # an incident without news for so long is over
-CONTEXT_MAX: Final = 32  # messages without weight of their own kept of one node
-CONTEXT_NS: Final = 60 * SECOND_NS
 
 
-class _Pending(msgspec.Struct, array_like=True):
-    """Evidence in its hold-back."""
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an activation may set."""
 
-    due_ns: int
-    at_ns: int
-    late: bool
-    clue: Clue | None
-    exited: Exit | None
-
-    def order(self) -> tuple[int, str]:
-        evidence = self.clue or self.exited
-        assert evidence is not None
-        return (self.at_ns, evidence.proof.fact)
+    stall_ns: Ns = STALL_NS
+    """How long an operation is pending before it counts as a hang."""
 
 
 class _State(msgspec.Struct):
@@ -57,15 +50,18 @@ class _State(msgspec.Struct):
     inventory: Inventory = msgspec.field(default_factory=Inventory)
     recoveries: Recoveries = msgspec.field(default_factory=Recoveries)
     recorders: Recorders = msgspec.field(default_factory=Recorders)
-    hearing: silences.Hearing = msgspec.field(default_factory=silences.Hearing)
-    pending: list[_Pending] = []
-    context: dict[str, list[tuple[int, Clue]]] = {}
-    """Per node: (log time, message) of what has no weight of its own."""
+    hearing: Hearing = msgspec.field(default_factory=Hearing)
+    counters: Counters = msgspec.field(default_factory=Counters)
+    supports: list[tuple[int, str, Support]] = []
+    """(log time, node, counter that went up) of the last seconds, where no incident is open."""
+    hold_back: HoldBack = msgspec.field(default_factory=HoldBack)
+    surroundings: Surroundings = msgspec.field(default_factory=Surroundings)
     incidents: Incidents = msgspec.field(default_factory=Incidents)
 
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 _decoder: Final = msgspec.msgpack.Decoder(_State)
+_settings: Final = msgspec.json.Decoder(Settings)
 
 
 class Attribution:
@@ -89,11 +85,18 @@ class Attribution:
 
     def __init__(self) -> None:
         self._state = _State()
+        self._settings = Settings()
 
     def configure(self, settings: bytes) -> None:
-        """No settings so far."""
-        if msgspec.json.decode(settings or b"{}") != {}:
-            raise MalformedFactError(f"attribution has no settings, got {settings[:80]!r}")
+        """Take settings: an object with `stall_ns` or nothing.
+
+        Raises:
+            MalformedFactError: an unknown setting or a wrong value; names it.
+        """
+        try:
+            self._settings = _settings.decode(settings)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise MalformedFactError(f"settings of attribution: {error}") from error
 
     def snapshot(self) -> bytes:
         """The whole state."""
@@ -109,7 +112,7 @@ class Attribution:
         state.log_time_ns = fact.log_time_ns
         match fact.kind:
             case "sample":
-                state.hearing.heard(fact, fact.data.period_ns)
+                self._on_sample(fact)
                 return ()
             case "tick":
                 return self._on_tick(fact)
@@ -127,7 +130,7 @@ class Attribution:
             case "process":
                 return self._on_process(fact)
             case "collective":
-                self._state.recorders.take(fact)
+                self._state.recorders.take(fact, self._settings.stall_ns)
             case "inventory":
                 self._state.inventory.report(fact.data)
             case "spool":
@@ -140,48 +143,59 @@ class Attribution:
         match fact.kind:
             case "job_submitted":
                 state.inventory.submit(fact.data)
+                state.hearing.expect(fact.data.nodes)
                 state.recorders.forget(fact.data.job)
             case "job_ended":
                 self._end(fact.data.job)
             case "recovery_decided":
                 state.recoveries.decide(fact.data)
             case "attempt_completed":
-                self._on_recovered(fact.data.decision)
+                job, incident_id = state.recoveries.complete(fact.data.decision, state.inventory)
+                state.recorders.forget(job)
+                state.incidents.recover(incident_id, state.inventory)
+
+    def _on_sample(self, fact: Fact) -> None:
+        state, node = self._state, fact.key
+        state.hearing.heard(fact, fact.data.period_ns)
+        for risen in state.counters.risen(fact.data):
+            gpus = state.inventory.gpus.get(node, [])
+            if risen.row >= len(gpus):
+                continue
+            support = Support(
+                components.gpu(node, gpus[risen.row]), Proof(fact.id, fact.seq, risen.says)
+            )
+            incident = state.incidents.on_node(node, fact.log_time_ns)
+            if incident is None:
+                state.supports.append((fact.log_time_ns, node, support))
+            elif incident.take_support(support):
+                incident.due_ns = incident.due_ns or fact.log_time_ns + HOLD_NS
 
     def _on_kernel(self, fact: Fact) -> Sequence[Conclusion]:
         message = parse(fact.data.text)
         if message is None:
             return ()
-        node = fact.key
+        state, node = self._state, fact.key
         if message.kind == "gpu_lost" and not message.device:
-            message = replace(message, device=self._last_named(node))
-        proof = Proof(fact.id, fact.seq, "", fact.data.text)
-        clue = Clue(node, proof, message)
+            message = replace(message, device=state.surroundings.last_named_gpu(node))
+        clue = Clue(node, Proof(fact.id, fact.seq, "", fact.data.text), message)
         role = role_of(message)
-        if role is None and self._state.incidents.on_node(node, fact.log_time_ns) is None:
-            kept = self._state.context.setdefault(node, [])
-            kept.append((fact.log_time_ns, clue))
-            del kept[:-CONTEXT_MAX]
+        if role is None and state.incidents.on_node(node, fact.log_time_ns) is None:
+            state.surroundings.keep(clue, fact.log_time_ns)
             return ()
-        urgent = role is not None and _is_certain(message, role.level)
-        hold_ns = SHORT_HOLD_NS if message.code == DOUBLE_BIT_XID else HOLD_NS
         level = role.level if role else 0
-        return self._receive(fact, level=level, hold_ns=0 if urgent else hold_ns, clue=clue)
-
-    def _last_named(self, node: str) -> str:
-        """The GPU of the line before, where a driver splits its message over two lines."""
-        kept = self._state.context.get(node, [])
-        named = [clue.message for _, clue in kept if clue.message.kind == "gpu_named"]
-        return named[-1].device if named else ""
+        hold_ns = SHORT_HOLD_NS if message.code == DOUBLE_BIT_XID else HOLD_NS
+        if _is_certain(message, level):
+            hold_ns = 0
+        return self._receive(fact, level=level, hold_ns=hold_ns, clue=clue)
 
     def _on_process(self, fact: Fact) -> Sequence[Conclusion]:
-        data = fact.data
+        state, data = self._state, fact.data
         signal = signal_of(data.exit_code, data.signal)
-        places = self._state.inventory.jobs.get(data.job)
-        asked = self._state.recoveries.is_leaving(data.job, data.rank)
-        if (not signal and data.exit_code == 0) or asked:
-            return ()
-        if places is not None and data.rank in places.gone:
+        places = state.inventory.jobs.get(data.job)
+        left = state.recoveries.is_leaving(data.job, data.rank) or (
+            places is not None and data.rank in places.gone
+        )
+        if left or (not signal and data.exit_code == 0):
             return ()
         exited = Exit(
             node=fact.key,
@@ -207,11 +221,11 @@ class Attribution:
         exited: Exit | None = None,
     ) -> Sequence[Conclusion]:
         """Hold evidence back, or answer it at once where it says more than was said already."""
-        pending = _Pending(fact.log_time_ns + hold_ns, fact.at_ns, fact.late, clue, exited)
+        held = Held(fact.log_time_ns + hold_ns, fact.at_ns, fact.late, clue, exited)
         if hold_ns:
-            self._state.pending.append(pending)
+            self._state.hold_back.put(held)
             return ()
-        incident = self._place(pending)
+        incident = self._place(held)
         if incident is None:
             return ()
         if level <= incident.level:
@@ -221,53 +235,70 @@ class Attribution:
 
     def _on_tick(self, fact: Fact) -> Sequence[Conclusion]:
         state, now_ns = self._state, fact.log_time_ns
-        due = [each for each in state.pending if each.due_ns <= now_ns]
-        if due:
-            state.pending = [each for each in state.pending if each.due_ns > now_ns]
-            for each in sorted(due, key=_Pending.order):
-                self._place(each)
+        for held in state.hold_back.due(now_ns):
+            self._place(held)
         self._place_stuck(now_ns)
         self._place_silence(fact)
-        conclusions = self._judged(
-            [each for each in state.incidents.open_ones if 0 < each.due_ns <= now_ns], urgent=False
-        )
-        self._close(now_ns)
+        due = [each for each in state.incidents.open_ones if 0 < each.due_ns <= now_ns]
+        conclusions = self._judged(due, urgent=False)
+        state.incidents.close(lambda each: now_ns - each.changed_ns > QUIET_NS)
+        state.surroundings.forget(now_ns)
+        state.supports = [each for each in state.supports if now_ns - each[0] <= JOIN_NS]
         return conclusions
 
-    def _place(self, pending: _Pending) -> Incident | None:
+    def _place(self, held: Held) -> Incident | None:
         """Give evidence to its incident, opening one where there is none; None if it is no news."""
-        state, now_ns = self._state, self._state.log_time_ns
-        if pending.clue is not None:
-            clue = pending.clue
-            incident = state.incidents.on_node(clue.node, now_ns)
-            incident = incident or state.incidents.of_program(clue, now_ns, state.inventory)
-            if incident is None:
-                if role_of(clue.message) is None:
-                    return None
-                incident = state.incidents.open(clue.proof.fact, now_ns, late=pending.late)
-                for _, earlier in state.context.pop(clue.node, []):
-                    incident.take_clue(earlier)
-            news = incident.take_clue(clue)
+        now_ns = self._state.log_time_ns
+        evidence = held.evidence
+        if isinstance(evidence, Clue):
+            incident = self._incident_of_clue(evidence, late=held.late)
+            news = incident is not None and incident.take_clue(evidence)
         else:
-            exited = pending.exited
-            assert exited is not None
-            incident = state.incidents.of_exit(exited, now_ns, state.inventory)
-            if incident is None:
-                incident = state.incidents.open(exited.proof.fact, now_ns, late=pending.late)
-                incident.job = exited.job
-                incident.nodes.append(exited.node)
-            news = incident.take_exit(exited)
-        if not news:
+            incident = self._incident_of_exit(evidence, late=held.late)
+            news = incident.take_exit(evidence)
+        if incident is None:
             return None
         incident.changed_ns = now_ns
+        if not news:
+            return None
+        incident.late = incident.late and held.late
         incident.due_ns = incident.due_ns or now_ns
+        return incident
+
+    def _incident_of_clue(self, clue: Clue, *, late: bool) -> Incident | None:
+        """None for a message without weight whose incident closed during its hold-back."""
+        state, now_ns = self._state, self._state.log_time_ns
+        incident = state.incidents.on_node(clue.node, now_ns, clue.message.device)
+        incident = incident or state.incidents.of_program(clue, now_ns, state.inventory)
+        if incident is None and role_of(clue.message) is not None:
+            incident = state.incidents.open(clue.proof.fact, now_ns, late=late)
+        if incident is None:
+            return None
+        for earlier in state.surroundings.take(clue.node):
+            incident.take_clue(earlier)
+        for _, node, support in state.supports:
+            if node == clue.node:
+                incident.take_support(support)
+        state.supports = [each for each in state.supports if each[1] != clue.node]
+        return incident
+
+    def _incident_of_exit(self, exited: Exit, *, late: bool) -> Incident:
+        state, now_ns = self._state, self._state.log_time_ns
+        incident = state.incidents.of_exit(exited, now_ns, state.inventory)
+        if incident is None:
+            incident = state.incidents.open(exited.proof.fact, now_ns, late=late)
+            incident.job = exited.job
+            incident.nodes.append(exited.node)
         return incident
 
     def _place_stuck(self, now_ns: int) -> None:
         state = self._state
-        for job, finding, nodes in state.recorders.judge(now_ns, state.inventory):
+        stall_ns = self._settings.stall_ns
+        for job, finding, nodes in state.recorders.judge(now_ns, stall_ns, state.inventory):
             incident = state.incidents.of_job(job, nodes, now_ns, QUIET_NS)
             if incident is None:
+                if finding is None:
+                    continue
                 incident = state.incidents.open(finding.proofs[0].fact, now_ns, late=False)
             if incident.stuck != finding:
                 incident.job, incident.stuck = job, finding
@@ -282,21 +313,23 @@ class Attribution:
             if incident is None:
                 name = f"{'+'.join(silence.nodes)}@{silence.since_ns}"
                 incident = state.incidents.open(name, now_ns, late=False)
-            incident.silence = silence
+            incident.job = incident.job or job
+            incident.silences.append(silence)
             incident.take_nodes(silence.nodes, now_ns)
 
     def _unsay_silence(self, node: str) -> None:
         """A node that spooled was never silent, only cut off from the log."""
         for incident in self._state.incidents.open_ones:
-            if incident.silence is not None and node in incident.silence.nodes:
-                incident.silence = None
+            told = [each for each in incident.silences if node in each.nodes]
+            if told:
+                incident.silences = [each for each in incident.silences if each not in told]
                 incident.due_ns = self._state.log_time_ns
 
     def _judged(self, incidents: Sequence[Incident], *, urgent: bool) -> list[Conclusion]:
         conclusions: list[Conclusion] = []
         for incident in incidents:
             incident.due_ns = 0
-            concluded = self._verdict(incident)
+            concluded = None if incident.recovered else self._verdict(incident)
             if concluded is None:
                 continue
             verdict, cause, incident.level = concluded
@@ -305,14 +338,9 @@ class Attribution:
                 continue
             incident.said = said
             incident.revisions += 1
+            job = verdict.jobs[0] if verdict.jobs else ""
             conclusions.append(
-                Conclusion(
-                    data=verdict,
-                    key=incident.id,
-                    cause=cause,
-                    job=verdict.jobs[0] if verdict.jobs else "",
-                    urgent=urgent,
-                )
+                Conclusion(data=verdict, key=incident.id, cause=cause, job=job, urgent=urgent)
             )
         return conclusions
 
@@ -323,34 +351,16 @@ class Attribution:
             return _refuted(incident, now_ns), (), 0
         return found
 
-    def _on_recovered(self, decision: str) -> None:
-        """A completed recovery moves ranks and ends its incident."""
-        state = self._state
-        job, incident_id = state.recoveries.complete(decision, state.inventory)
-        state.recorders.forget(job)
-        state.incidents.close(lambda each: each.id == incident_id)
-
     def _end(self, job: str) -> None:
-        state = self._state
-        state.inventory.jobs.pop(job, None)
-        state.recorders.forget(job)
-        state.incidents.close(lambda each: each.job == job and not each.clues)
-
-    def _close(self, now_ns: int) -> None:
-        """Forget what is over, so that the state stays small however long the log is."""
-        state = self._state
-        state.incidents.close(lambda each: now_ns - each.changed_ns > QUIET_NS)
-        for node in [
-            node for node, kept in state.context.items() if now_ns - kept[-1][0] > CONTEXT_NS
-        ]:
-            del state.context[node]
+        """Nothing of a job that is over concerns anybody, except what hardware it met."""
+        self._state.inventory.jobs.pop(job, None)
+        self._state.recorders.forget(job)
+        self._state.incidents.close(lambda each: each.job == job and not each.clues)
 
 
 def _is_certain(message: KernelMessage, level: int) -> bool:
     """Whether no context can change the verdict: a GPU off the bus, memory that is lost."""
-    if message.code == DOUBLE_BIT_XID:
-        return False
-    return level in (OFF_BUS, MEMORY_LOST)
+    return level in (OFF_BUS, MEMORY_LOST) and message.code != DOUBLE_BIT_XID
 
 
 def _digest(verdict: FaultAttributed) -> bytes:

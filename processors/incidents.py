@@ -9,6 +9,7 @@ from nemesis.processors.findings import Finding, Proof
 from nemesis.processors.kernel_messages import KernelMessage
 
 CLUES_MAX: Final = 64  # kernel messages kept of one incident; equal ones count once
+SUPPORTS_MAX: Final = 8
 EXITS_MAX: Final = 4096  # a job's ranks die together; their names are evidence only up to here
 
 
@@ -48,6 +49,13 @@ class Silence(msgspec.Struct, frozen=True, array_like=True):
     """What they share, where they are too many to have failed one by one."""
 
 
+class Support(msgspec.Struct, frozen=True, array_like=True):
+    """A counter that went up on a component: it proves nothing alone."""
+
+    component: str
+    proof: Proof
+
+
 class Incident(msgspec.Struct, kw_only=True):
     """An open incident."""
 
@@ -62,16 +70,24 @@ class Incident(msgspec.Struct, kw_only=True):
     job: str = ""
     clues: list[Clue] = []
     exits: list[Exit] = []
+    supports: list[Support] = []
     stuck: Finding | None = None
     """What the flight recorders of the job prove."""
-    silence: Silence | None = None
+    silences: list[Silence] = []
     late: bool = False
+    """It was opened by a late fact, and nothing on time has joined it."""
+    recovered: bool = False
+    """What follows on its nodes is fallout, and nothing to speak of."""
     revisions: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Verdicts given so far."""
     level: int = 0
     """How much the last verdict explains."""
     said: bytes = b""
     """Digest of the last verdict."""
+
+    def concerns(self, node: str, device: str) -> bool:
+        """Whether a message about this device is among its evidence."""
+        return any(each.node == node and each.message.device == device for each in self.clues)
 
     def take_nodes(self, nodes: Sequence[str], now_ns: int) -> None:
         """New evidence about these nodes: judge it now."""
@@ -87,6 +103,13 @@ class Incident(msgspec.Struct, kw_only=True):
         self.clues.append(clue)
         if clue.node not in self.nodes:
             self.nodes.append(clue.node)
+        return True
+
+    def take_support(self, support: Support) -> bool:
+        """Add a counter; whether it is news."""
+        if len(self.supports) >= SUPPORTS_MAX:
+            return False
+        self.supports.append(support)
         return True
 
     def take_exit(self, exited: Exit) -> bool:

@@ -112,12 +112,6 @@ class Inventory(msgspec.Struct):
             return [seat for seat in seats if self.gpu_of_rank(seat.job, seat.rank) == gpu]
         return [] if kind in ("process", "service") else seats
 
-    def serves_a_job(self, node: str) -> bool:
-        """Whether ranks run on the node."""
-        return any(
-            node in places.nodes or node in places.moved.values() for places in self.jobs.values()
-        )
-
     def nic_name(self, node: str, pci: str) -> str:
         """The canonical name of a NIC, by its PCI address where the inventory has no better."""
         return f"nic/{node}/{self.nics.get(node, {}).get(pci, pci)}"

@@ -89,7 +89,7 @@ _AER_RECEIVED: Final = re.compile(
     r"(Corrected|Uncorrect(?:ed|able) \((?:Non-)?Fatal\)) error"
 )
 _AER_UNRECOVERED: Final = re.compile(rf"(\S+) ({_PCI}): AER: can't recover")
-_DIMM: Final = re.compile(r"EDAC \S+?: \d+ UE .*? on (\S+)")
+_DIMM: Final = re.compile(r"EDAC \S+?: \d+ UE\b.*? on (\S+)")
 _OOM: Final = re.compile(r"(?:Out of memory|out of memory): Kill(?:ed)? process (\d+) \(([^)]*)\)")
 _MLX5: Final = re.compile(rf"mlx5_core ({_PCI}):? (.*)", re.DOTALL)
 _NIC_FATAL: Final = re.compile(

@@ -20,6 +20,7 @@ from nemesis.processors.kernel_rules import role_of
 SECOND_NS: Final = 1_000_000_000
 # A dying GPU prints for a second or two: 48 to 154 within one (NVIDIA/gpu-operator#1146)
 HOLD_NS: Final = 2 * SECOND_NS
+QUIET_NS: Final = 600 * SECOND_NS  # an incident without news for so long is over
 # Recorded: 12 s from a GPU's Xid 79 to the switches' SXid, 51 s between one program's Xid 31s
 JOIN_NS: Final = 120 * SECOND_NS
 
@@ -45,12 +46,24 @@ class Incidents(msgspec.Struct):
         if any(is_over(each) for each in self.open_ones):
             self.open_ones = [each for each in self.open_ones if not is_over(each)]
 
-    def on_node(self, node: str, now_ns: int) -> Incident | None:
-        """The one that evidence on this node belongs to."""
+    def on_node(self, node: str, now_ns: int, device: str = "") -> Incident | None:
+        """The one that evidence on this node belongs to; about the same device it may be older."""
         for incident in reversed(self.open_ones):
-            if node in incident.nodes and now_ns - incident.changed_ns <= JOIN_NS:
+            if node not in incident.nodes:
+                continue
+            age_ns = now_ns - incident.changed_ns
+            if age_ns <= JOIN_NS or (device and incident.concerns(node, device)):
                 return incident
         return None
+
+    def recover(self, incident_id: str, inventory: Inventory) -> None:
+        """An incident is over, but on nodes that left their job its fallout may go on."""
+        for incident in self.open_ones:
+            if incident.id != incident_id:
+                continue
+            incident.nodes = [node for node in incident.nodes if not inventory.seats_on(node)]
+            incident.job, incident.recovered, incident.due_ns = "", True, 0
+        self.close(lambda each: each.recovered and not each.nodes)
 
     def of_program(self, clue: Clue, now_ns: int, inventory: Inventory) -> Incident | None:
         """The one of the same program on another node."""
@@ -68,12 +81,12 @@ class Incidents(msgspec.Struct):
     def of_exit(self, exited: Exit, now_ns: int, inventory: Inventory) -> Incident | None:
         """The one that the end of a rank belongs to."""
         on_node = self.on_node(exited.node, now_ns)
-        if on_node is not None and on_node.job in ("", exited.job):
+        if on_node is not None and on_node.job in ("", exited.job) and not on_node.recovered:
             on_node.job = exited.job
             return on_node
         gathered_ns = HOLD_NS if is_own_death(exited) else JOIN_NS
         for incident in self.open_ones:
-            if now_ns - incident.changed_ns > gathered_ns:
+            if incident.recovered or now_ns - incident.changed_ns > gathered_ns:
                 continue
             if incident.job == exited.job or _touches(incident, exited.job, inventory):
                 return incident
@@ -83,7 +96,11 @@ class Incidents(msgspec.Struct):
         self, job: str, nodes: Sequence[str], now_ns: int, within_ns: int
     ) -> Incident | None:
         """The one of a job or of any of these nodes, on a node first."""
-        recent = [each for each in self.open_ones if now_ns - each.changed_ns <= within_ns]
+        recent = [
+            each
+            for each in self.open_ones
+            if now_ns - each.changed_ns <= within_ns and not each.recovered
+        ]
         for incident in reversed(recent):
             if any(node in incident.nodes for node in nodes):
                 return incident

@@ -1,9 +1,9 @@
 """The latest flight-recorder digest of each rank, and when it is time to read them together.
 
 Why: in a healthy job some rank is always ahead of the others; only what stays so is a hang. How: a
-job's digests are judged when an operation has been pending for longer than STALL_NS, or when no
-digest has changed for so long; what came later than the digests of the others is waited for. Not
-here: what they prove (collectives.py).
+job's digests are judged when one shows an operation pending for as long as a setting says, or when
+none has changed for so long; for those of the other ranks there is a moment to arrive. Not here:
+what they prove (collectives.py).
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ class JobRecorders(msgspec.Struct):
     changed_ns: int = 0
     """Log time of the last digest that said something new."""
     ripe: bool = False
-    """An operation is pending for longer than STALL_NS."""
+    """An operation was pending for as long as makes a hang."""
     judged: bool = False
     """Nothing is new since they were judged."""
 
@@ -41,9 +41,11 @@ class Recorders(msgspec.Struct):
 
     jobs: dict[str, JobRecorders] = {}
 
-    def take(self, fact: Fact) -> None:
+    def take(self, fact: Fact, stall_ns: int) -> None:
         """Take up a digest; an older one than is known is ignored."""
         data = fact.data
+        if fact.late and data.job not in self.jobs:
+            return
         job = self.jobs.setdefault(data.job, JobRecorders())
         known = job.seen.get(data.rank)
         if known is not None and known.at_ns > data.at_ns:
@@ -59,7 +61,7 @@ class Recorders(msgspec.Struct):
             groups=data.groups,
         )
         job.seen[data.rank] = seen
-        if not job.ripe and _is_ripe(seen):
+        if not job.ripe and _is_ripe(seen, stall_ns):
             job.ripe, job.judged = True, False
         if known is None or (known.groups, known.missing) != (seen.groups, seen.missing):
             job.changed_ns, job.judged = fact.log_time_ns, False
@@ -68,29 +70,34 @@ class Recorders(msgspec.Struct):
         """The job is over, or goes on in another membership."""
         self.jobs.pop(job, None)
 
-    def judge(self, now_ns: int, inventory: Inventory) -> list[tuple[str, Finding, list[str]]]:
+    def judge(
+        self, now_ns: int, stall_ns: int, inventory: Inventory
+    ) -> list[tuple[str, Finding | None, list[str]]]:
         """(job, what its recorders prove, nodes of the culprits) of those whose time has come."""
-        found: list[tuple[str, Finding, list[str]]] = []
+        found: list[tuple[str, Finding | None, list[str]]] = []
         for job, recorders in sorted(self.jobs.items()):
             waited_ns = now_ns - recorders.changed_ns
-            if waited_ns > FORGET_NS:
+            if waited_ns > FORGET_NS and recorders.judged:
                 del self.jobs[job]
-            if recorders.judged or waited_ns < (GATHER_NS if recorders.ripe else STALL_NS):
+            if recorders.judged or waited_ns < GATHER_NS:
+                continue
+            if waited_ns < (GATHER_NS if recorders.ripe else stall_ns):
                 continue
             recorders.judged = True
             finding = judge_collectives(job, recorders.seen)
-            if finding is not None:
-                nodes = {_node(job, name, recorders, inventory) for name in finding.culprits}
-                found.append((job, finding, sorted(nodes - {""})))
+            culprits = finding.culprits if finding is not None else ()
+            nodes = {_node(job, name, recorders, inventory) for name in culprits}
+            found.append((job, finding, sorted(nodes - {""})))
         return found
 
 
-def _is_ripe(seen: Seen) -> bool:
+def _is_ripe(seen: Seen, stall_ns: int) -> bool:
+    """Whether an operation was pending for longer than stall_ns when the recorder was read."""
     pending = [each.first_unfinished for each in seen.groups]
     return any(
         operation is not None
         and operation.created_ns > 0
-        and seen.at_ns - operation.created_ns >= STALL_NS
+        and seen.at_ns - operation.created_ns >= stall_ns
         for operation in pending
     )
 

@@ -7,6 +7,7 @@ if at least two others and a tenth of its failure domain fell silent with it, th
 instead. Not here: what a silent node's ranks prove (verdicts.py).
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ SECOND_NS: Final = 1_000_000_000
 PERIODS: Final = 3  # one lost message and one late one are no silence
 PERIOD_NS: Final = 5 * SECOND_NS  # of a node that does not say how often it polls
 SILENT_NS_MIN: Final = 3 * SECOND_NS  # ticks come each second; less than three cannot be told
+TICK_GAP_NS: Final = 3 * SECOND_NS
 OTHERS_MIN: Final = 2  # DESIGN: two others and a tenth of the domain make it a network finding
 DOMAIN_SHARE_PPM: Final = 100_000
 ALL_NODES: Final = "the cluster"
@@ -33,27 +35,40 @@ class Hearing(msgspec.Struct):
     """Only of nodes that poll at another period than PERIOD_NS."""
     told: dict[str, int] = {}
     """Silent nodes that were answered: when they were last heard."""
-    spooling: dict[str, int] = {}
-    """Nodes that announced a spool, and when."""
+    spooling: list[str] = []
+    """Nodes that announced a spool and were not heard on time since."""
+    tick_ns: int = 0
+    """Log time of the last tick."""
 
     def heard(self, fact: Fact, period_ns: int) -> None:
         """A fact of this node was read."""
         node = fact.key
         self.last_ns[node] = fact.log_time_ns
-        if self.spooling and not fact.late:
-            self.spooling.pop(node, None)
+        if self.spooling and not fact.late and node in self.spooling:
+            self.spooling.remove(node)
         if period_ns and period_ns != self.period_ns.get(node, PERIOD_NS):
             self.period_ns[node] = period_ns
 
     def spooled(self, node: str, log_time_ns: int) -> None:
         """The node was cut off from the log, not silent."""
         self.last_ns[node] = log_time_ns
-        self.spooling[node] = log_time_ns
+        if node not in self.spooling:
+            self.spooling.append(node)
         self.told.pop(node, None)
+
+    def expect(self, nodes: Sequence[str]) -> None:
+        """A job runs there now: their silence counts, even if it is an old one."""
+        for node in nodes:
+            self.told.pop(node, None)
 
     def fallen_silent(self, tick: Fact, inventory: Inventory) -> list[Silence]:
         """Nodes that fell silent and were not told before; at most one finding a domain."""
-        now_ns = tick.log_time_ns
+        now_ns, before_ns = tick.log_time_ns, self.tick_ns
+        self.tick_ns = now_ns
+        if now_ns - before_ns > TICK_GAP_NS:
+            # log time stood still and then jumped: nobody's silence in it was measured
+            self.last_ns = dict.fromkeys(self.last_ns, now_ns)
+            return []
         overdue = [
             node
             for node, last_ns in self.last_ns.items()
@@ -73,7 +88,8 @@ class Hearing(msgspec.Struct):
             last_ns = self.last_ns[node]
             if node in seen or self.told.get(node) == last_ns or node in self.spooling:
                 continue
-            if not inventory.serves_a_job(node):
+            self.told[node] = last_ns
+            if not inventory.seats_on(node):
                 continue
             domain, members = self._domain(node, inventory)
             together = [

@@ -39,8 +39,8 @@ def findings_of(incident: Incident, inventory: Inventory) -> list[Finding]:
             found.append(finding)
     exited = judge_exits(incident.exits, inventory)
     found += [each for each in (exited, incident.stuck) if each is not None]
-    if incident.silence is not None:
-        found.append(_silent(incident.silence))
+    if incident.silences:
+        found.append(_silent(incident.silences))
     killed = {each.pid for each in incident.exits if each.pid}
     return sorted(found, key=lambda each: (-_level(each, killed), each.culprits))
 
@@ -53,26 +53,29 @@ def _level(finding: Finding, killed_pids: set[int]) -> int:
     return finding.level
 
 
-def _silent(silence: Silence) -> Finding:
-    if silence.domain:
+def _silent(silences: Sequence[Silence]) -> Finding:
+    nodes = sorted({node for each in silences for node in each.nodes})
+    proofs = tuple(each.proof for each in silences)
+    domain = next((each.domain for each in silences if each.domain), "")
+    if domain:
         return Finding(
             verdict="class-only",
             fault_class="network.fabric",
-            reason=f"{len(silence.nodes)} nodes of {silence.domain} fell silent together",
+            reason=f"{len(nodes)} nodes of {domain} fell silent together: they share a network",
             confidence_ppm=700_000,
             level=UNEXPLAINED + 1,
-            victims=tuple(components.node(name) for name in silence.nodes),
-            proofs=(silence.proof,),
+            victims=tuple(components.node(name) for name in nodes),
+            proofs=proofs,
             missing=("the switches' counters", "the management network's state"),
         )
     return Finding(
         verdict="attributed",
         fault_class="unknown",
-        reason=f"{' and '.join(silence.nodes)} stopped reporting while the others go on",
+        reason=f"{' and '.join(nodes)} stopped reporting while the others go on",
         confidence_ppm=800_000,
         level=NODE_SILENT,
-        culprits=tuple(components.node(name) for name in silence.nodes),
-        proofs=(silence.proof,),
+        culprits=tuple(components.node(name) for name in nodes),
+        proofs=proofs,
         missing=("the node's console and power state",),
     )
 
@@ -88,7 +91,8 @@ def verdict_of(
     if not found:
         return None
     root, *others = found
-    proofs = _proofs(root, others)
+    backing = [each.proof for each in incident.supports if each.component in root.culprits]
+    proofs = _proofs(root, others, backing)
     seats = sorted(
         {(seat.job, seat.rank) for name in root.culprits for seat in inventory.seats_of(name)}
     )
@@ -123,15 +127,10 @@ def _own_job(incident: Incident) -> set[str]:
     return {incident.job} if incident.job else set()
 
 
-def _proofs(root: Finding, others: Sequence[Finding]) -> list[Proof]:
-    proofs = list(root.proofs)
-    seen = {each.fact for each in proofs}
-    for finding in others:
-        for proof in finding.proofs:
-            if proof.fact not in seen and len(proofs) < EVIDENCE_MAX:
-                seen.add(proof.fact)
-                proofs.append(proof)
-    return proofs[:EVIDENCE_MAX]
+def _proofs(root: Finding, others: Sequence[Finding], backing: Sequence[Proof]) -> list[Proof]:
+    """The root's own first, then the counters behind it, then what else was seen."""
+    wanted = [*root.proofs, *backing, *(proof for each in others for proof in each.proofs)]
+    return list({proof.fact: proof for proof in reversed(wanted)}.values())[::-1][:EVIDENCE_MAX]
 
 
 def _victims(root: Finding, others: Sequence[Finding], inventory: Inventory) -> tuple[str, ...]:

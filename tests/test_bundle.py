@@ -103,9 +103,24 @@ def test_a_kernel_log_is_known_by_its_lines_whatever_its_name(tmp_path: Path) ->
 
 
 def test_a_path_that_is_not_there_is_the_users_mistake(tmp_path: Path) -> None:
-    with pytest.raises(NoSuchPathError, match=r"no such file or folder: .*nowhere"):
+    with pytest.raises(NoSuchPathError, match=r"nowhere: no such file or directory"):
         read_bundle([tmp_path / "nowhere"])
     assert NoSuchPathError.exit_code == 2
+
+
+def test_files_and_links_that_a_person_names_are_read_each_under_its_own_name(
+    tmp_path: Path,
+) -> None:
+    for node in ("n1", "n2"):
+        (tmp_path / node).mkdir()
+        (tmp_path / node / "dmesg").write_text(XID)
+    (tmp_path / "link").symlink_to(tmp_path / "n1" / "dmesg")
+    roots = [tmp_path / "n1" / "dmesg", tmp_path / "n2" / "dmesg"]
+    bundle = read_bundle(roots)
+    assert [log.file for log in bundle.logs] == [str(root) for root in roots]
+    assert sorted({event.host for event in BundleFacts(bundle).timeline.events}) == ["n1", "n2"]
+    assert [log.file for log in read_bundle([tmp_path / "link"]).logs] == [str(tmp_path / "link")]
+    assert len(read_bundle([tmp_path, tmp_path]).logs) == 2
 
 
 def test_what_this_user_may_not_read_is_named(tmp_path: Path) -> None:

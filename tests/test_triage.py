@@ -146,7 +146,7 @@ def test_a_path_that_is_not_there_is_one_line_and_status_2(
 ) -> None:
     code, out, err = run(monkeypatch, capsys, "triage", str(tmp_path / "nowhere"))
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "no such file or folder" in err
+    assert "no such file or directory" in err
     code, out, err = run(monkeypatch, capsys, "triage", "--json", str(tmp_path / "nowhere"))
     assert (code, out) == (2, "")
     assert json.loads(err)["error"]["code"] == "no_such_path"
@@ -159,6 +159,13 @@ def test_no_bytes_whatever_end_a_triage(tmp_path: Path, contents: list[bytes]) -
         (tmp_path / f"file{number}").write_bytes(content)
     answer = triage_paths([tmp_path])
     assert answer.verdict in {"no-fault", "insufficient"}
+
+
+def test_only_actions_of_the_agreed_format_are_answered(tmp_path: Path) -> None:
+    contained = "NVRM: Xid (PCI:0000:01:00): 94, pid=7062, Contained: CE User Channel (0x9)."
+    answer = answered(tmp_path, dmesg=f"[   99.000000] {contained}\n")
+    assert answer["fault_class"] == "gpu.memory"
+    assert answer["recovery"]["action"] == "restart_job"
 
 
 WRONG_NEVER = {"gpu", "nic", "port", "link", "switch", "nvlink", "nvswitch", "node", "dimm"}

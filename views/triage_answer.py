@@ -20,6 +20,16 @@ _WEIGHT: Final[Mapping[Verdict, int]] = {
     "insufficient": 1,
     "no-fault": 0,
 }
+EVIDENCE_MAX: Final = 40  # of one answer, where its incident came back again and again
+# Files are read without a job that NEMESIS runs: what it would do to a rank or to a node's place in
+# a schedule, a person does by the nearest of the actions that bundles are answered with.
+_BY_HAND: Final[Mapping[Action, Action]] = {
+    "restart_rank": "restart_job",
+    "restore_from_peer": "restart_job",
+    "rebalance": "watch",
+    "pause": "collect_more",
+    "cordon_node": "drain_node",
+}
 NO_FAULT_CONFIDENCE_PPM: Final = 500_000  # lines that are not in a collection prove nothing
 
 
@@ -95,10 +105,9 @@ def once_each(answers: Sequence[Answer]) -> list[Answer]:
     for each in answers:
         parts = {blamed.id for blamed in each.culprits}
         for other in kept:
-            if parts == {blamed.id for blamed in other.culprits} != set() and (
-                each.fault_class == other.fault_class
-            ):
-                other.evidence.extend(each.evidence)
+            same_parts = parts == {blamed.id for blamed in other.culprits} != set()
+            if same_parts and each.fault_class == other.fault_class:
+                other.evidence = [*other.evidence, *each.evidence][:EVIDENCE_MAX]
                 break
         else:
             kept.append(each)
@@ -156,8 +165,9 @@ def nothing_found(read_count: int, unread_count: int, absent_count: int) -> Answ
 
 
 def _recovery(verdict: FaultAttributed, conclusions: Sequence[object]) -> Recovery:
-    for each in reversed(conclusions):
+    action, target = triage_recovery(verdict)
+    for each in conclusions:
         match each:
             case RecoveryDecided() | RecoveryWithheld() if each.incident == verdict.incident:
-                return Recovery(each.action, each.target)
-    return Recovery(*triage_recovery(verdict))
+                action, target = each.action, each.target
+    return Recovery(_BY_HAND.get(action, action), target)

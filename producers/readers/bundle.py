@@ -69,16 +69,21 @@ def read_bundle(roots: Sequence[Path]) -> Bundle:
     """Read files and folders. Names are relative to the folder given, or as given for a file.
 
     Raises:
-        NoSuchPathError: a root does not exist.
+        NoSuchPathError: a root does not exist or cannot be reached.
     """
+    for root in roots:
+        try:
+            root.stat()
+        except OSError as error:
+            raise NoSuchPathError(f"{root}: {_why(error)}", hint="check the path") from error
     bundle = Bundle([], [], [], {})
+    several = len(roots) > 1
     for root in roots:
-        if not root.exists():
-            raise NoSuchPathError(f"no such file or folder: {root}", hint="check the path")
-    for root in roots:
-        prefix = f"{root.name}/" if len(roots) > 1 and root.is_dir() else ""
+        prefix = f"{root.as_posix()}/" if several and root.is_dir() else ""
         for path, name in _walk(root, bundle.unread):
             file = prefix + name
+            if file in bundle.paths:
+                continue
             if len(bundle.paths) >= FILES_MAX:
                 bundle.unread.append(Unread(file, f"more than {FILES_MAX} files"))
                 break
@@ -94,7 +99,8 @@ def read_bundle(roots: Sequence[Path]) -> Bundle:
 
 def _walk(root: Path, unread: list[Unread]) -> Iterator[tuple[Path, str]]:
     if not root.is_dir():
-        yield root, root.name
+        # what a person names may be a link, what lies in a bundle of somebody else may not
+        yield root.resolve(), _printable(root.as_posix())
         return
 
     def refuse(error: OSError) -> None:

@@ -5,6 +5,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -123,18 +124,8 @@ def test_files_and_links_that_a_person_names_are_read_each_under_its_own_name(
     assert len(read_bundle([tmp_path, tmp_path]).logs) == 2
 
 
-def test_what_this_user_may_not_read_is_named(tmp_path: Path) -> None:
+def test_what_this_user_may_not_read_is_named() -> None:
     """Runs as another user where the tests run as root, whom no mode keeps out."""
-    bundle = tmp_path / "bundle"
-    (bundle / "shut").mkdir(parents=True)
-    (bundle / "shut" / "dmesg").write_text(XID)
-    (bundle / "secret").write_text(XID)
-    (bundle / "open").write_text(XID)
-    (bundle / "shut").chmod(0)
-    (bundle / "secret").chmod(0)
-    for folder in (bundle, *bundle.parents):
-        if folder.is_relative_to(tmp_path.parent.parent):
-            folder.chmod(folder.stat().st_mode | 0o055)
     code = (
         "import os, sys, pathlib\n"
         "from nemesis.producers.readers.bundle import read_bundle\n"
@@ -142,10 +133,19 @@ def test_what_this_user_may_not_read_is_named(tmp_path: Path) -> None:
         "for each in read_bundle([pathlib.Path(sys.argv[1])]).unread:\n"
         "    print(each.file, each.why, sep=': ')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(bundle)], capture_output=True, text=True, check=True
-    )
-    (bundle / "shut").chmod(0o700)
+    # not below tmp_path: pytest shuts the folder above it to every other user
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = Path(folder)
+        bundle.chmod(0o755)
+        (bundle / "shut").mkdir()
+        for name in ("shut/dmesg", "secret", "open"):
+            (bundle / name).write_text(XID)
+        (bundle / "shut").chmod(0)
+        (bundle / "secret").chmod(0)
+        done = subprocess.run(
+            [sys.executable, "-c", code, folder], capture_output=True, text=True, check=True
+        )
+        (bundle / "shut").chmod(0o700)
     assert sorted(done.stdout.splitlines()) == [
         "secret: permission denied",
         "shut: permission denied",

@@ -28,10 +28,10 @@ def hosts_of_hostless(logs: Sequence[KernelLog], notes: list[str]) -> dict[str, 
         if len(named) == 1:
             names[file] = named[0]
     rest = [file for file in hostless if file not in names]
-    if len(known) == 1 and len(rest) == 1:
-        names[rest[0]] = next(iter(known))
-    elif len(rest) > 1:
+    if len(rest) > 1:
         names |= _told_apart(rest)
+    if len(known) == 1:
+        names = dict.fromkeys(rest, next(iter(known))) | names
     for file, name in sorted(names.items()):
         notes.append(f"{file}: names no host, taken to be of {name}")
     return names

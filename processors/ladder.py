@@ -138,6 +138,8 @@ def _restart_rank(fault: Fault, job: JobView, world_min: int) -> Choice | str:
     silent = sorted({job.node_of(rank) for rank in fault.dead} & fault.silent_nodes)
     if silent:
         return f"node {silent[0]} does not answer"
+    if fault.target in {f"node/{job.node_of(rank)}" for rank in fault.dead}:
+        return f"{fault.target} itself is at fault"
     if not _holds_state(job, fault.dead):
         return "no untouched replica holds the state"
     return Choice(

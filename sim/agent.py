@@ -62,7 +62,7 @@ class Agent:
         self.node: Final = node
         self.boot_id: Final = boot_id
         self.start_ns: Final = start_ns
-        self.reports: Final[list[Report]] = []
+        self.reports: list[Report] = []
         origin = Origin(node, start_ns=start_ns, boot_id=boot_id)
         self.witness: Final = Witness(around.cluster, around.job, devices, origin)
         self._around: Final = around

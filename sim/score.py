@@ -15,6 +15,7 @@ from nemesis.schemas.components import rank as rank_name
 from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.sim.ledger import FaultInjected, MembershipFormed
 
 READ: Final = ("fault_attributed", "recovery_decided")
@@ -85,7 +86,7 @@ def score(
         incidents = _incidents_of(fault, verdicts, explained)
         explained |= incidents
         about = [verdict for verdict in verdicts if verdict.incident in incidents]
-        decided = [decision for decision in decisions if decision.incident in incidents]
+        decided = [each for each in decisions if _answers(each, fault, incidents)]
         resumed = [each for each in memberships if each.epoch > 0 and each.at_ns > fault.at_ns]
         scored.append(_judge(fault, about, decided, resumed, job))
     strange = [v.incident for v in verdicts if v.culprits and v.incident not in explained]
@@ -112,6 +113,14 @@ def _incidents_of(
     return {i for i, at_ns in first.items() if at_ns >= since_ns and i not in explained}
 
 
+def _answers(decided: RecoveryDecided, fault: FaultInjected, incidents: set[str]) -> bool:
+    """Whether a recovery of a job is about this fault: by its incident, or by whom it replaces."""
+    if not decided.members:
+        return False
+    replaced = {*decided.removed_ranks, *parse_ranks(decided.started)}
+    return decided.incident in incidents or not replaced.isdisjoint(fault.lost_ranks)
+
+
 def _judge(
     fault: FaultInjected,
     about: Sequence[FaultAttributed],
@@ -119,13 +128,16 @@ def _judge(
     resumed: Sequence[MembershipFormed],
     job: str,
 ) -> FaultScore:
-    final = about[-1] if about else None
+    # a fault may open several incidents; the first one that names a component stands for it
+    named_first = next((each for each in about if each.culprits), about[0] if about else None)
+    final = next(
+        (v for v in reversed(about) if named_first and v.incident == named_first.incident), None
+    )
     touched = {fault.culprit, node_name(fault.node)} | {
         rank_name(job, number) for number in fault.lost_ranks
     }
     named = tuple(culprit.id for culprit in final.culprits) if final else ()
     ever = dict.fromkeys(culprit.id for verdict in about for culprit in verdict.culprits)
-    blamed = next((v for v in about if v.culprits), final)
     return FaultScore(
         kind=fault.kind,
         culprit=fault.culprit,
@@ -137,7 +149,7 @@ def _judge(
         wrong_blame=tuple(each for each in ever if each not in touched),
         action=decided[-1].action if decided else "",
         action_right=bool(decided) and decided[-1].action in fault.actions,
-        to_verdict_ms=_since_ms(fault, blamed.at_ns if blamed else None),
+        to_verdict_ms=_since_ms(fault, named_first.at_ns if named_first else None),
         to_decision_ms=_since_ms(fault, decided[0].at_ns if decided else None),
         to_resume_ms=_since_ms(fault, resumed[0].at_ns if resumed else None),
     )

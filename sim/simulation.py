@@ -49,15 +49,16 @@ class Simulation:
         self.faults_injected_count = 0
         self._start_ns: Final = start_ns
         self._now_ns = start_ns
-        self._folder: Final = folder
+        self.folder: Final = folder
         self._around: Final = Surroundings(
             cluster, self.job, submitted, Rendezvous(world_min=submitted.world_min)
         )
         self.agents: Final = {node: self._agent(node, start_ns) for node in cluster.node_names}
-        self._onsets: Final = sorted(faults, key=lambda fault: fault.onset_ns)
+        self.faults: Final = tuple(sorted(faults, key=lambda fault: fault.onset_ns))
+        self._onsets: Final = list(self.faults)
         symptoms = [
             (start_ns + fault.onset_ns + symptom.after_ns, at, symptom)
-            for at, fault in enumerate(self._onsets)
+            for at, fault in enumerate(self.faults)
             for symptom in fault.symptoms
         ]
         self._symptoms: Final = sorted(symptoms, key=lambda each: each[:2])
@@ -95,7 +96,7 @@ class Simulation:
             node,
             self._around,
             self.world[node],
-            folder=self._folder / node,
+            folder=self.folder / node,
             boot_id=f"{node}-boot",
             start_ns=start_ns,
         )

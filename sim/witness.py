@@ -31,7 +31,7 @@ class Witness:
         self._cluster: Final = cluster
         self._job: Final = job
         self._devices: Final = devices
-        self._origin: Final = origin
+        self.origin: Final = origin
         self._kernel: Final = KernelLines(origin)
         self._period_ns: Final = cluster.cluster.sample_period_ms * MS
         self._sampled_ns = origin.start_ns - self._period_ns
@@ -40,14 +40,14 @@ class Witness:
     @property
     def ranks(self) -> list[Rank]:
         """The ranks that run, or ran last, on this node."""
-        return self._job.on_node(self._origin.node)
+        return self._job.on_node(self.origin.node)
 
     def describe(self, now_ns: int) -> None:
         """Tell what the node is made of."""
-        node, cluster = self._origin.node, self._cluster
+        node, cluster = self.origin.node, self._cluster
         self.observations.append(
             inventory_of(
-                self._origin,
+                self.origin,
                 now_ns,
                 gpus=cluster.gpus_of(node),
                 nics=cluster.nics_of(node),
@@ -63,13 +63,14 @@ class Witness:
         """A rank's process ended, and nothing of it can run on."""
         self.observations.append(
             exit_of(
-                self._origin,
+                self.origin,
                 now_ns,
                 job=self._cluster.job.name,
                 rank=rank.number,
                 pid=pid_of(rank.number),
                 returncode=rank.returncode or 0,
                 fenced=True,
+                epoch=rank.epoch,
             )
         )
 
@@ -97,9 +98,9 @@ class Witness:
             if stall in self._dumped:
                 continue
             if rank.stage in ("running", "held"):
-                self.observations.append(recorded(self._origin, job, rank, now_ns))
+                self.observations.append(recorded(self.origin, job, rank, now_ns))
             elif rank.stage in ("failed", "fenced") and rank.number in rank.members:
-                self.observations.append(missing(self._origin, job, rank.number, now_ns))
+                self.observations.append(missing(self.origin, job, rank.number, now_ns))
         self._dumped |= {(rank.epoch, rank.step) for rank in self.ranks}
 
     def load(self, now_ns: int) -> Load:
@@ -129,7 +130,7 @@ class Witness:
         ]
         self.observations.append(
             sample_of(
-                self._origin,
+                self.origin,
                 now_ns,
                 period_ns=self._period_ns,
                 gpu=self._devices.gpu_block(load),

@@ -1,5 +1,6 @@
 """Promises of the score: it knows the truth, and a wrong blame is never hidden by a right one."""
 
+import msgspec
 import pytest
 
 from nemesis.schemas.codes import FaultClass, Verdict
@@ -62,6 +63,7 @@ def decision(at_s: int, action: str = "shrink", incident: str = "i-1") -> Fact:
             deadline_ns=200 * SECOND,
             action=action,  # type: ignore[arg-type]
             target=GPU,
+            members="0-43,45-111",
         ),
     )
 
@@ -142,6 +144,23 @@ def test_a_recovery_that_does_not_fit_the_fault_does_not_pass() -> None:
     result = judge(verdict(109, GPU), decision(110, "raise_timeout"), memberships=[resumed(112)])
     assert not result.faults[0].action_right
     assert not result.passed
+
+
+def test_a_decision_under_another_incident_counts_by_the_ranks_that_it_replaces() -> None:
+    other = decision(110, incident="n006/process/1/1")
+    apart = msgspec.structs.replace(other.data, removed_ranks=(3,))
+    about = msgspec.structs.replace(other.data, removed_ranks=(44,))
+    for data, counts in ((apart, False), (about, True)):
+        made = wrap("recovery_decided", data)
+        result = judge(verdict(109, GPU), made, memberships=[resumed(112)])
+        assert result.faults[0].action_right == counts
+
+
+def test_a_second_incident_that_names_nobody_does_not_replace_the_verdict() -> None:
+    vague = verdict(111, incident="i-2", says="class-only", fault_class="nvlink")
+    result = judge(verdict(109, GPU), decision(110), vague, memberships=[resumed(112)])
+    assert result.passed
+    assert result.faults[0].culprit_right
 
 
 def test_the_first_membership_of_the_job_is_no_recovery() -> None:

@@ -3,6 +3,7 @@
 import typer
 
 from nemesis.cli.act import act
+from nemesis.cli.demo import demo
 from nemesis.cli.events import events, telemetry
 from nemesis.cli.incident import incident
 from nemesis.cli.record import record
@@ -37,6 +38,7 @@ def _root(
 
 
 app.add_typer(act, name="act")
+app.command()(demo)
 app.command()(events)
 app.command()(incident)
 app.command()(record)

@@ -1,0 +1,154 @@
+"""The wire of one simulated node: its own credential, its telemetry, its plans and reports.
+
+The agent behind it never waits for the network: what it has to say is taken from it here. An agent
+that (re)connects says how things stand and asks for its last plans until it is answered.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from nats.aio.msg import Msg
+
+from nemesis.producers.origin import Stamp
+from nemesis.schemas.errors import MalformedFactError
+from nemesis.schemas.plans import (
+    Hello,
+    Plan,
+    Plans,
+    decode_message,
+    encode_message,
+    hello_subject,
+    plan_subject,
+    report_subject,
+)
+from nemesis.sim.agent import Agent
+from nemesis.streams.connection import Connection, Login
+from nemesis.streams.errors import LogUnavailableError
+from nemesis.streams.log import Log
+from nemesis.streams.publisher import Publisher
+
+RETRY_S: Final = 0.2
+HELLO_RETRY_S: Final = 1.0
+
+
+class Link:
+    """Carries what an agent says and hears; `run` goes on until it is cancelled."""
+
+    def __init__(
+        self,
+        agent: Callable[[], Agent],
+        *,
+        url: str,
+        seed_path: Path,
+        spool_path: Path,
+        now_ns: Callable[[], int],
+    ) -> None:
+        """`agent` gives the node's present agent, which may be started anew under the link."""
+        self._agent: Final = agent
+        self._url: Final = url
+        self._seed_path: Final = seed_path
+        self._spool_path: Final = spool_path
+        self._now_ns: Final = now_ns
+        self._wake: Final = asyncio.Event()
+        self._connection: Connection | None = None
+        self._publisher: Publisher | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the log can be reached now."""
+        return self._connection is not None and self._connection.client.is_connected
+
+    @property
+    def waiting_count(self) -> int:
+        """Observations that are not in the log yet."""
+        seen = len(self._agent().witness.observations)
+        return seen + (self._publisher.waiting_count if self._publisher else 0)
+
+    def wake(self) -> None:
+        """The agent may have something to say."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Connect and carry, for ever."""
+        connection = await self._connect()
+        self._connection = connection
+        publisher = Publisher(Log(connection), self._stamp, self._now_ns, self._spool_path)
+        self._publisher = publisher
+        try:
+            await connection.subscribe(plan_subject(self._agent().node), self._on_plan)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(publisher.run())
+                tasks.create_task(self._take(connection, publisher))
+                tasks.create_task(self._greet(connection))
+        finally:
+            self._connection = None
+            publisher.close()
+            await connection.close()
+
+    def _stamp(self, kind: str, at_ns: int) -> Stamp:
+        return self._agent().witness.origin.stamp(kind, at_ns)
+
+    async def _connect(self) -> Connection:
+        login = Login(self._seed_path.stem, seed_path=self._seed_path)
+        while True:
+            try:
+                return await Connection.open(self._url, login, name=self._seed_path.stem)
+            except LogUnavailableError:
+                await asyncio.sleep(RETRY_S)
+
+    async def _take(self, connection: Connection, publisher: Publisher) -> None:
+        """Carry away whatever the agent has to say, whenever it may have something."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            witness = self._agent().witness
+            seen, witness.observations = witness.observations, []
+            for observation in seen:
+                publisher.offer(observation)
+            await self._send_reports(connection)
+
+    async def _send_reports(self, connection: Connection) -> None:
+        agent = self._agent()
+        reports, agent.reports = agent.reports, []
+        try:
+            for report in reports:
+                await connection.publish(report_subject(agent.node), encode_message(report))
+        except LogUnavailableError:
+            return  # the newest state is reported at the next connect
+
+    async def _greet(self, connection: Connection) -> None:
+        """At each connect: how things stand, and what is to be done."""
+        again = asyncio.Event()
+        connection.wakes.add(again)
+        while True:
+            agent = self._agent()
+            agent.report_changes(self._now_ns(), always=True)
+            self.wake()
+            hello = Hello(node=agent.node, boot_id=agent.boot_id, start_ns=agent.start_ns)
+            try:
+                answer = await connection.request(
+                    hello_subject(agent.node), encode_message(hello), timeout_s=HELLO_RETRY_S
+                )
+                for plan in decode_message(Plans, answer.data).plans:
+                    self._agent().follow(plan, self._now_ns())
+            except (LogUnavailableError, MalformedFactError):
+                await asyncio.sleep(HELLO_RETRY_S)
+                continue
+            await again.wait()
+            again.clear()
+
+    async def _on_plan(self, msg: Msg) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            plan = decode_message(Plan, msg.data)
+        except MalformedFactError:
+            return  # the sender hears nothing and asks again; a wrong plan is never followed
+        answer = self._agent().follow(plan, self._now_ns())
+        try:
+            await connection.publish(msg.reply, encode_message(answer))
+        except LogUnavailableError:
+            return  # it will be asked again, and answered as a repetition

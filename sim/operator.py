@@ -1,0 +1,75 @@
+"""What a person would do before a demo: set a policy, activate the processors, submit the job.
+
+Written with the operator's credential, as facts with name and reason, like any act of a person.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from nemesis.schemas.facts import encode_conclusion
+from nemesis.schemas.operated import JobSubmitted, Operation, PolicyApplied, ProcessorActivated
+from nemesis.schemas.policy import Policy
+from nemesis.sim.cluster import Cluster
+from nemesis.streams.log import Log
+
+BY: Final = "demo"
+REASON: Final = "a simulated cluster: nothing real can be hurt"
+
+
+def demo_policy() -> Policy:
+    """Act, and shrink before anything that costs a process or a spare."""
+    return Policy(
+        mode="act",
+        playbooks={
+            "gpu.off_bus": ("shrink", "swap_node", "restart_job"),
+            "gpu.memory": ("shrink", "swap_node", "restart_job"),
+        },
+    )
+
+
+def submission(cluster: Cluster, at_ns: int) -> JobSubmitted:
+    """The cluster's job as a person submits it."""
+    job = cluster.job
+    return JobSubmitted(
+        at_ns=at_ns,
+        by=BY,
+        reason=REASON,
+        job=job.name,
+        nodes=cluster.job_nodes,
+        ranks_per_node=cluster.ranks_per_node,
+        spares=cluster.spares,
+        world_min=job.world_min,
+        on_log_loss=job.on_log_loss,
+        grace_ns=round(job.grace_s * 1e9),
+    )
+
+
+async def set_up(
+    log: Log, cluster: Cluster, versions: Mapping[str, Iterable[int]], at_ns: int
+) -> None:
+    """Policy, then the newest version of each processor, then the job.
+
+    Raises:
+        LogUnavailableError: the log did not answer.
+    """
+    policy = msgspec.Raw(msgspec.json.encode(demo_policy()))
+    acts: list[tuple[Operation, str]] = [
+        (PolicyApplied(at_ns=at_ns, by=BY, reason=REASON, policy=policy), "policy")
+    ]
+    for name in sorted(versions):
+        activated = ProcessorActivated(
+            at_ns=at_ns, by=BY, reason=REASON, name=name, version=max(versions[name])
+        )
+        acts.append((activated, name))
+    acts.append((submission(cluster, at_ns), cluster.job.name))
+    for number, (act, key) in enumerate(acts, 1):
+        subject, payload = encode_conclusion(
+            id=f"{BY}/{at_ns}/{number}",
+            source=f"/operators/{BY}",
+            at_ns=at_ns,
+            data=act,
+            key=key,
+        )
+        await log.publish(subject, payload)

@@ -1,0 +1,222 @@
+"""What a run looks like in a terminal: one line a happening, the evidence below its verdict.
+
+Pure: facts and ledger entries become lines. Times count from the start of the run, in simulated
+time; what was measured on the wall clock says so.
+"""
+
+from typing import Final
+
+from rich.text import Text
+
+from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
+from nemesis.schemas.done import AttemptCompleted, AttemptFailed, AttemptOutcomeUnknown
+from nemesis.schemas.facts import Fact
+from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.rank_ranges import format_ranks
+from nemesis.sim.cluster import Cluster, Scenario
+from nemesis.sim.ledger import FaultInjected, MembershipFormed
+from nemesis.sim.score import FaultScore, Score
+
+LABEL_WIDTH: Final = 9
+EVIDENCE_MAX: Final = 4
+_STYLES: Final = {
+    "LEDGER": "magenta",
+    "VERDICT": "bold yellow",
+    "DECISION": "bold cyan",
+    "SHRINK": "bold green",
+    "RECOVERY": "bold green",
+    "WITHHELD": "bold red",
+    "FAILED": "bold red",
+    "SCORE": "bold",
+}
+_KINDS: Final = {
+    "xid79": "GPU off the bus (Xid 79)",
+    "xid48": "uncorrectable memory error (Xid 48)",
+    "rank-exit": "a rank's process ends",
+    "node-lost": "a node loses power",
+}
+
+
+class Show:
+    """Turns the happenings of one run into lines."""
+
+    def __init__(self, cluster: Cluster, start_ns: int) -> None:
+        self._cluster = cluster
+        self._start_ns = start_ns
+        self._world = cluster.world
+        self._epochs = {0}
+        self._verdicts: set[tuple[str, str, tuple[str, ...]]] = set()
+        self._actions: dict[str, RecoveryDecided] = {}
+
+    def truth(self, entry: FaultInjected | MembershipFormed) -> list[Text]:
+        """A ledger entry."""
+        if isinstance(entry, FaultInjected):
+            ranks = format_ranks(entry.lost_ranks)
+            return [
+                self._line(
+                    "LEDGER",
+                    entry.at_ns,
+                    f"{_KINDS[entry.kind]}: {entry.culprit} on {entry.node}, rank {ranks}",
+                ),
+                self._under("ground truth; NEMESIS cannot see this line"),
+            ]
+        if entry.epoch in self._epochs:
+            return []
+        self._epochs.add(entry.epoch)
+        before, self._world = self._world, entry.world
+        return [
+            self._line(
+                "LEDGER",
+                entry.at_ns,
+                f"the job goes on: step {entry.step} finished in epoch {entry.epoch} by "
+                f"{entry.world} ranks ({entry.world - before:+d})",
+            ),
+            self._under(
+                f"steps redone {entry.redone_count}, process restarts {entry.restarts_count}"
+            ),
+        ]
+
+    def fact(self, fact: Fact, *, measured_ms: int | None = None) -> list[Text]:
+        """A fact of the log; none where it is of no interest to a person watching.
+
+        `measured_ms`: wall-clock time from the decision to this fact.
+        """
+        match fact.data:
+            case FaultAttributed():
+                return self._verdict(fact.data)
+            case QuiesceDecided():
+                dead = format_ranks(fact.data.dead_ranks)
+                text = f"hold {fact.data.job} in epoch {fact.data.epoch}, fence rank {dead}"
+                return [self._line("DECISION", fact.data.at_ns, text)]
+            case RecoveryDecided():
+                return self._decision(fact.data)
+            case RecoveryWithheld():
+                text = f"{fact.data.action} of {fact.data.target}: {fact.data.reason}"
+                return [self._line("WITHHELD", fact.data.at_ns, text)]
+            case AttemptCompleted():
+                return self._completed(fact.data, measured_ms)
+            case AttemptFailed() | AttemptOutcomeUnknown():
+                return [self._line("FAILED", fact.data.at_ns, fact.data.reason)]
+            case _:
+                return []
+
+    def score(self, score: Score) -> list[Text]:
+        """The judgement, after the run."""
+        lines = [Text()]
+        for each in score.faults:
+            lines += self._scored(each)
+        lines.append(
+            Text.assemble(
+                ("SCORE".ljust(LABEL_WIDTH + 11), "bold"),
+                (
+                    "passed" if score.passed else "FAILED",
+                    "bold green" if score.passed else "bold red",
+                ),
+                f": detected {sum(f.detected for f in score.faults)}/{len(score.faults)}, "
+                f"wrong blame {sum(len(f.wrong_blame) for f in score.faults)}, "
+                f"false alarms {len(score.false_alarms)}, process restarts {score.restarts_count}, "
+                f"steps redone {score.steps_redone_count}",
+            )
+        )
+        if not score.recovered:
+            lines.append(self._under("the job did not go on", "bold red"))
+        return lines
+
+    def _verdict(self, verdict: FaultAttributed) -> list[Text]:
+        named = tuple(culprit.id for culprit in verdict.culprits)
+        said = (verdict.incident, verdict.verdict + verdict.fault_class, named)
+        if said in self._verdicts:
+            return []
+        self._verdicts.add(said)
+        who = ", ".join(named) or "no component named"
+        lines = [
+            self._line(
+                "VERDICT",
+                verdict.at_ns,
+                f"{verdict.fault_class}: {who} "
+                f"({verdict.verdict}, {verdict.confidence_ppm / 10_000:.0f} %)",
+            ),
+            self._under(verdict.reason),
+        ]
+        for evidence in verdict.evidence[:EVIDENCE_MAX]:
+            lines.append(self._under(f"- {evidence.says}", "dim"))
+            if evidence.text:
+                lines.append(self._under(f'  "{evidence.text}"', "dim"))
+        hidden = len(verdict.evidence) - EVIDENCE_MAX
+        if hidden > 0:
+            lines.append(self._under(f"- and {hidden} more", "dim"))
+        lines += [self._under(f"missing: {each}", "dim") for each in verdict.missing]
+        return lines
+
+    def _decision(self, decided: RecoveryDecided) -> list[Text]:
+        self._actions[decided.decision] = decided
+        what = f"{decided.action} {decided.target}"
+        if decided.members:
+            what += f": epoch {decided.epoch}, {decided.world} ranks go on"
+        lines = [self._line("DECISION", decided.at_ns, f"{what} ({decided.mode})")]
+        lines.append(self._under(decided.reason))
+        lines += [self._under(f"not {refused}", "dim") for refused in decided.rungs_refused]
+        return lines
+
+    def _completed(self, done: AttemptCompleted, measured_ms: int | None) -> list[Text]:
+        decided = self._actions.get(done.decision)
+        if decided is None or not decided.members:
+            return []
+        label = "SHRINK" if decided.action == "shrink" else "RECOVERY"
+        text = f"epoch {done.epoch}, members {decided.members}, world {done.world}"
+        lines = [self._line(label, done.at_ns, text)]
+        measured = f", {measured_ms} ms measured from decision to effect" if measured_ms else ""
+        lines.append(
+            self._under(f"goes on from step {done.step}, restarts {done.restarts}{measured}")
+        )
+        return lines
+
+    def _scored(self, each: FaultScore) -> list[Text]:
+        def mark(right: bool) -> str:
+            return "right" if right else "WRONG"
+
+        def after(ms: int | None) -> str:
+            return "never" if ms is None else f"after {ms / 1000:.1f} s"
+
+        return [
+            Text.assemble(
+                ("".ljust(LABEL_WIDTH + 11)),
+                f"{_KINDS[each.kind]}: {each.verdict or 'not detected'}, "
+                f"class {mark(each.class_right)}, culprit "
+                f"{mark(each.culprit_right) if each.named else 'not named'}, "
+                f"{each.action or 'no action'} {mark(each.action_right)}",
+            ),
+            self._under(
+                f"verdict {after(each.to_verdict_ms)}, decision {after(each.to_decision_ms)}, "
+                f"next step {after(each.to_resume_ms)} (simulated)"
+            ),
+        ]
+
+    def _line(self, label: str, at_ns: int, text: str) -> Text:
+        passed_s = max(0, at_ns - self._start_ns) / 1e9
+        clock = f"{int(passed_s) // 60:02d}:{passed_s % 60:04.1f}"
+        return Text.assemble(
+            (f"{clock}  ", "dim"), (label.ljust(LABEL_WIDTH), _STYLES[label]), f"  {text}"
+        )
+
+    def _under(self, text: str, style: str = "") -> Text:
+        return Text.assemble(" " * (LABEL_WIDTH + 11), (text, style))
+
+
+def opening(cluster: Cluster, scenario: Scenario, *, seed: int, speed: float) -> list[Text]:
+    """What is about to happen."""
+    gpus = len(cluster.node.gpus)
+    return [
+        Text.assemble(
+            ("NEMESIS demo", "bold"),
+            f"  {cluster.cluster.name}: {cluster.cluster.nodes} nodes x {gpus} GPUs "
+            f"({cluster.node.model}), job {cluster.job.name} on {cluster.world} ranks",
+        ),
+        Text(
+            f"scenario {scenario.name}: {scenario.title}; seed {seed}; simulated time at "
+            f"{speed:g}x; all telemetry is synthetic",
+            "dim",
+        ),
+        Text("policy: act, because this is a demo; on a real cluster it is shadow", "dim"),
+        Text(),
+    ]

@@ -1,0 +1,131 @@
+"""The simulation in real time: its clock runs, its agents are on the wire, its ledger is written.
+
+The only part of the simulator that waits. It speaks to NEMESIS as a real cluster does, through
+node credentials and nothing else; only the ledger is written with the credential of the simulator.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from nemesis.sim.clock import SimClock
+from nemesis.sim.ledger import (
+    TRUTH_STREAM,
+    FaultInjected,
+    MembershipFormed,
+    decode_truth,
+    encode_truth,
+    truth_subject,
+)
+from nemesis.sim.link import Link
+from nemesis.sim.simulation import Simulation
+from nemesis.streams.connection import Connection
+from nemesis.streams.credentials import seed_path
+from nemesis.streams.errors import LogUnavailableError
+from nemesis.streams.log import Log
+
+Truth = FaultInjected | MembershipFormed
+
+QUANTUM_NS: Final = 50_000_000  # simulated; a twentieth of a step
+QUANTUM_MIN_S: Final = 0.01
+RETRY_S: Final = 0.1
+
+
+class Stage:
+    """Runs a simulation against a log."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        clock: SimClock,
+        *,
+        url: str,
+        credentials_folder: Path,
+        ledger: Connection,
+        on_truth: Callable[[Truth], None],
+    ) -> None:
+        self.simulation: Final = simulation
+        self._clock: Final = clock
+        self._ledger: Final = ledger
+        self._on_truth: Final = on_truth
+        self._entries: Final[asyncio.Queue[Truth]] = asyncio.Queue()
+        self._run: Final = str(clock.start_ns)
+        self._links: Final = {
+            node: Link(
+                partial(simulation.agents.__getitem__, node),
+                url=url,
+                seed_path=seed_path(credentials_folder, f"node/{node}"),
+                spool_path=simulation.folder / node / "spool",
+                now_ns=clock.now_ns,
+            )
+            for node in simulation.cluster.node_names
+        }
+        self._carrying: Final[dict[str, asyncio.Task[None]]] = {}
+
+    async def run(self) -> None:
+        """Let simulated time pass until cancelled; the agents leave with it."""
+        for node, link in self._links.items():
+            self._carrying[node] = asyncio.create_task(link.run(), name=f"link of {node}")
+        writing = asyncio.create_task(self._write_ledger(), name="ledger")
+        pause_s = max(QUANTUM_MIN_S, self._clock.wall_s(QUANTUM_NS))
+        try:
+            while True:
+                truths = self.simulation.advance(self._clock.now_ns(), self._connected)
+                await self._cut_lost_nodes()
+                for link in self._links.values():
+                    link.wake()
+                for truth in truths:
+                    self._entries.put_nowait(truth)
+                for task in (writing, *self._carrying.values()):
+                    if task.done():
+                        task.result()
+                await asyncio.sleep(pause_s)
+        finally:
+            for task in (writing, *self._carrying.values()):
+                task.cancel()
+            await asyncio.gather(writing, *self._carrying.values(), return_exceptions=True)
+
+    @property
+    def waiting_count(self) -> int:
+        """Observations of all nodes that are not in the log yet."""
+        return sum(self._links[node].waiting_count for node in self.simulation.agents)
+
+    async def end(self) -> None:
+        """Enter how the job stands, and wait until the ledger holds every entry."""
+        standing = self.simulation.standing()
+        if standing is not None:
+            self._entries.put_nowait(standing)
+        await self._entries.join()
+
+    async def _write_ledger(self) -> None:
+        for number in count(1):
+            truth = await self._entries.get()
+            subject = truth_subject(self._run, f"{number:04d}")
+            self._on_truth(truth)
+            while True:
+                try:
+                    await self._ledger.request(subject, encode_truth(truth))
+                    break
+                except LogUnavailableError:
+                    await asyncio.sleep(RETRY_S)
+            self._entries.task_done()
+
+    def _connected(self, node: str) -> bool:
+        return self._links[node].connected
+
+    async def _cut_lost_nodes(self) -> None:
+        for node in self.simulation.lost_nodes & self._carrying.keys():
+            task = self._carrying.pop(node)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def read_ledger(connection: Connection) -> list[Truth]:
+    """The whole ledger, oldest entry first."""
+    records = Log(connection, stream=TRUTH_STREAM).read_range(1, 2**62)
+    return [decode_truth(record.payload) async for record in records]

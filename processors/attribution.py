@@ -59,7 +59,8 @@ class _State(msgspec.Struct):
     incidents: Incidents = msgspec.field(default_factory=Incidents)
 
 
-_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
+# maps keep the order in which facts filled them, and there are no sets: equal states, equal bytes
+_encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(_State)
 _settings: Final = msgspec.json.Decoder(Settings)
 
@@ -152,7 +153,7 @@ class Attribution:
             case "attempt_completed":
                 job, incident_id = state.recoveries.complete(fact.data.decision, state.inventory)
                 state.recorders.forget(job)
-                state.incidents.recover(incident_id, state.inventory)
+                state.incidents.recover(incident_id)
 
     def _on_sample(self, fact: Fact) -> None:
         state, node = self._state, fact.key
@@ -191,10 +192,8 @@ class Attribution:
     def _on_process(self, fact: Fact) -> Sequence[Conclusion]:
         state, data = self._state, fact.data
         signal = signal_of(data.exit_code, data.signal)
-        places = state.inventory.jobs.get(data.job)
-        left = state.recoveries.is_leaving(data.job, data.rank) or (
-            places is not None and data.rank in places.gone
-        )
+        left = state.recoveries.is_leaving(data.job, data.rank)
+        left = left or state.inventory.is_gone(data.job, data.rank)
         if left or (not signal and data.exit_code == 0):
             return ()
         exited = Exit(
@@ -253,6 +252,8 @@ class Attribution:
         if isinstance(evidence, Clue):
             incident = self._incident_of_clue(evidence, late=held.late)
             news = incident is not None and incident.take_clue(evidence)
+        elif self._state.inventory.is_gone(evidence.job, evidence.rank):
+            return None  # it was removed during the hold-back
         else:
             incident = self._incident_of_exit(evidence, late=held.late)
             news = incident.take_exit(evidence)
@@ -270,7 +271,14 @@ class Attribution:
         state, now_ns = self._state, self._state.log_time_ns
         incident = state.incidents.on_node(clue.node, now_ns, clue.message.device)
         incident = incident or state.incidents.of_program(clue, now_ns, state.inventory)
-        if incident is None and role_of(clue.message) is not None:
+        role = role_of(clue.message)
+        if (
+            incident is not None
+            and incident.recovered
+            and not incident.explains(clue, role.level if role else 0, state.inventory)
+        ):
+            incident = None  # another fault of the same node, or the same one again
+        if incident is None and role is not None:
             incident = state.incidents.open(clue.proof.fact, now_ns, late=late)
         if incident is None:
             return None

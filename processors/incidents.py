@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import msgspec
 
 from nemesis.processors.findings import Finding, Proof
+from nemesis.processors.inventory import Inventory
 from nemesis.processors.kernel_messages import KernelMessage
 
 CLUES_MAX: Final = 64  # kernel messages kept of one incident; equal ones count once
@@ -88,6 +89,17 @@ class Incident(msgspec.Struct, kw_only=True):
     def concerns(self, node: str, device: str) -> bool:
         """Whether a message about this device is among its evidence."""
         return any(each.node == node and each.message.device == device for each in self.clues)
+
+    def explains(self, clue: Clue, level: int, inventory: Inventory) -> bool:
+        """Whether a message after the recovery is fallout of what was recovered from.
+
+        A GPU that nothing runs on any more may print what it likes; one that does, and what is as
+        grave as the fault was, is a fault of its own.
+        """
+        gpu = f"gpu/{clue.node}/{clue.message.device}"
+        if self.concerns(clue.node, clue.message.device) and not inventory.seats_of(gpu):
+            return True
+        return level < self.level
 
     def take_nodes(self, nodes: Sequence[str], now_ns: int) -> None:
         """New evidence about these nodes: judge it now."""

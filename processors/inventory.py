@@ -27,8 +27,8 @@ class JobPlaces(msgspec.Struct):
     spares: list[str]
     moved: dict[int, str] = {}
     """Rank to node, where that differs from the submission."""
-    gone: set[int] = set()
-    """Ranks that a recovery removed."""
+    gone: list[int] = []
+    """Ranks that a recovery removed, sorted."""
 
     @property
     def world(self) -> int:
@@ -62,6 +62,11 @@ class Inventory(msgspec.Struct):
             spares=list(data.spares),
         )
 
+    def is_gone(self, job: str, rank: int) -> bool:
+        """Whether a recovery removed this rank from its job."""
+        places = self.jobs.get(job)
+        return places is not None and rank in places.gone
+
     def node_of_rank(self, job: str, rank: int) -> str:
         """The node of a rank, "" where it is not known."""
         places = self.jobs.get(job)
@@ -92,7 +97,7 @@ class Inventory(msgspec.Struct):
                 if each == node
                 for rank in range(index * own, (index + 1) * own)
             }
-            ranks -= places.gone | places.moved.keys()
+            ranks -= {*places.gone, *places.moved}
             ranks |= {rank for rank, at in places.moved.items() if at == node}
             seats += [Seat(job, rank) for rank in sorted(ranks)]
         return seats

@@ -56,14 +56,11 @@ class Incidents(msgspec.Struct):
                 return incident
         return None
 
-    def recover(self, incident_id: str, inventory: Inventory) -> None:
-        """An incident is over, but on nodes that left their job its fallout may go on."""
+    def recover(self, incident_id: str) -> None:
+        """An incident is over, but its fallout may go on: a dead GPU prints for a minute more."""
         for incident in self.open_ones:
-            if incident.id != incident_id:
-                continue
-            incident.nodes = [node for node in incident.nodes if not inventory.seats_on(node)]
-            incident.job, incident.recovered, incident.due_ns = "", True, 0
-        self.close(lambda each: each.recovered and not each.nodes)
+            if incident.id == incident_id:
+                incident.job, incident.recovered, incident.due_ns = "", True, 0
 
     def of_program(self, clue: Clue, now_ns: int, inventory: Inventory) -> Incident | None:
         """The one of the same program on another node."""

@@ -40,6 +40,5 @@ class Recoveries(msgspec.Struct):
         places = inventory.jobs.get(decided.job)
         if places is not None:
             places.moved.update(decided.moved)
-            places.gone.update(decided.removed)
-            places.gone.difference_update(decided.moved)
+            places.gone = sorted({*places.gone, *decided.removed} - decided.moved.keys())
         return decided.job, decided.incident

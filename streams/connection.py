@@ -20,6 +20,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.nuid import NUID
+from nkeys import NkeysError
 
 from nemesis.streams.errors import (
     LogUnavailableError,
@@ -101,7 +102,7 @@ class Connection:
             if connecting in done:
                 await connecting
                 return self
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, NkeysError) as error:
             raise WrongCredentialsError(f"credentials of {login.user}: {error}") from error
         except nats_errors.Error as error:
             self.errors.append(str(error))
@@ -239,15 +240,19 @@ class Connection:
         Raises:
             LogUnavailableError: it did not answer.
         """
+        if not self.client.is_connected:
+            raise LogUnavailableError("not connected to the log")
         try:
+            # nats-py sends the ping ahead of what waits to be sent; the second one is behind it
+            await self.client.flush(timeout=5)
             await self.client.flush(timeout=5)
         except (nats_errors.Error, TimeoutError) as error:
             raise LogUnavailableError(f"the server does not answer: {error}") from error
 
     async def close(self) -> None:
         """Leave; what waits fails."""
-        await self.client.close()
         self._fail_waiting("the connection was closed")
+        await self.client.close()
 
     async def _connect(self, url: str, login: Login, name: str) -> None:
         await self.client.connect(

@@ -136,7 +136,12 @@ def _node(token: str, name: str) -> Permissions:
 
 
 def _processor(token: str, name: str) -> Permissions:
-    kept = (f"nemesis.events.{t}.{token}" for t, k in EVENTS.items() if k.owner == ANY_PROCESSOR)
+    kept = (
+        # the key of a divergence is the conclusion that differs; all others speak of their writer
+        f"nemesis.events.{t}.{'*' if t == 'processor_diverged' else token}"
+        for t, kind in EVENTS.items()
+        if kind.owner == ANY_PROCESSOR
+    )
     return Permissions(
         (
             *_events_of(f"processor:{name}"),

@@ -81,11 +81,18 @@ class Reader:
         return await self.next()
 
     async def start(self) -> None:
-        """Wait until the log hands out; afterwards `pending_count` is right."""
+        """Wait until the log hands out; afterwards `pending_count` is right.
+
+        Raises:
+            LogUnavailableError: the connection is closed, by us or because we lost our rights.
+            UndeliverableError: not permitted.
+        """
         while not self._consumer:
             try:
                 await self._make_consumer()
             except LogUnavailableError:
+                if self._connection.client.is_closed:
+                    raise
                 await asyncio.sleep(RETRY_S)
 
     async def next(self, timeout_s: float | None = None) -> list[Record]:
@@ -95,6 +102,7 @@ class Reader:
 
         Raises:
             InputGapError: the server delivered what never arrived, on a connection that held.
+            LogUnavailableError, UndeliverableError: as `start`.
         """
         now = asyncio.get_running_loop().time()
         if self._in_hand:  # the caller was busy: what the server sent meanwhile is not heard yet

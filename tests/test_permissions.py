@@ -1,0 +1,278 @@
+"""The permission table, every cell of it tried against a real server.
+
+The table here is written by hand from the design, not taken from the code that it checks.
+"""
+
+import asyncio
+import re
+from pathlib import Path
+
+import nats
+import pytest
+from nats.aio.msg import Msg
+
+from nemesis.schemas.errors import BadNameError
+from nemesis.schemas.registry import ANY_PROCESSOR, EVENTS, TELEMETRY
+from nemesis.schemas.tokens import token_of
+from nemesis.streams.credentials import seed_path
+from nemesis.streams.permissions import permissions_of, standing_roles, user_of
+from nemesis.streams.server import Server
+from tests.cells import in_cell, until
+
+ODD = "Rack 7/Node.1*"
+ROLES = (*standing_roles(), "node/n001", "node/n002", f"node/{ODD}", "collector/leaf01")
+PROCESSORS = {role for role in ROLES if role.startswith("processor/")}
+ACTORS = {role for role in ROLES if role.startswith("actor/")}
+NODES = {role for role in ROLES if role.startswith("node/")}
+READERS = {*PROCESSORS, *ACTORS, "archivist", "operator", "reader", "keeper"}
+LOUD = set(ROLES) - {"dashboard"}
+NOBODY: set[str] = set()
+
+
+def publishing() -> dict[str, set[str]]:
+    """Subject -> roles that may publish to it."""
+    table: dict[str, set[str]] = {}
+    for token, kind in TELEMETRY.items():
+        of_node = kind.owner == "node"
+        table[f"nemesis.telemetry.n001.{token}"] = {"node/n001", "sim"} if of_node else NOBODY
+        table[f"nemesis.telemetry.{token_of(ODD)}.{token}"] = (
+            {f"node/{ODD}", "sim"} if of_node else NOBODY
+        )
+        table[f"nemesis.telemetry.leaf01.{token}"] = {"sim"} if of_node else NOBODY
+    table["nemesis.telemetry.n001.fabric"] = {"sim"}
+    table[f"nemesis.telemetry.{token_of(ODD)}.fabric"] = {"sim"}
+    table["nemesis.telemetry.leaf01.fabric"] = {"collector/leaf01", "sim"}
+    table["nemesis.telemetry.clock.tick"] = {"ticker"}
+    for token, kind in EVENTS.items():
+        owner = kind.owner.replace(":", "/", 1)
+        table[f"nemesis.events.{token}.x"] = NOBODY if kind.owner == ANY_PROCESSOR else {owner}
+        table[f"nemesis.events.{token}.healer"] = (
+            {"processor/healer"} if kind.owner == ANY_PROCESSOR else {owner}
+        )
+    table["nemesis.events.processor_diverged.x"] = PROCESSORS
+    table["nemesis.events.processor_diverged.healer"] = PROCESSORS
+    for processor in ("healer", "attribution"):
+        table[f"nemesis.cursor.{processor}"] = {f"processor/{processor}"}
+        table[f"nemesis.cursor.{processor}.snapshot"] = {f"processor/{processor}"}
+        table[f"$O.NEMESIS_STATE.C.processor-{processor}.abc"] = {f"processor/{processor}"}
+    reading = dict.fromkeys(
+        (
+            "$JS.API.CONSUMER.CREATE.NEMESIS.some",
+            "$JS.API.CONSUMER.CREATE.NEMESIS.some.nemesis.events.>",
+            "$JS.API.CONSUMER.MSG.NEXT.NEMESIS.some",
+            "$JS.API.DIRECT.GET.NEMESIS",
+            "$JS.API.DIRECT.GET.NEMESIS.nemesis.events.fault_attributed.x",
+        ),
+        READERS,
+    )
+    forbidden = dict.fromkeys(
+        (
+            "nemesis.events",
+            "nemesis.events.new_kind.x",
+            "nemesis.telemetry.n001.new_kind",
+            "nemesis.other",
+            "anything",
+            "_INBOX_node-n002.abc.1",
+            "$JS.API.STREAM.DELETE.NEMESIS",
+            "$JS.API.STREAM.PURGE.NEMESIS",
+            "$JS.API.STREAM.MSG.DELETE.NEMESIS",
+            "$JS.API.STREAM.MSG.GET.NEMESIS",
+            "$JS.API.STREAM.LIST",
+            "$JS.API.STREAM.NAMES",
+            "$JS.API.CONSUMER.LIST.NEMESIS",
+            "$JS.API.CONSUMER.NAMES.NEMESIS",
+            "$JS.API.CONSUMER.DELETE.NEMESIS.some",
+            "$JS.API.CONSUMER.DURABLE.CREATE.NEMESIS.some",
+            "$SYS.REQ.SERVER.PING",
+        ),
+        NOBODY,
+    )
+    return {
+        **table,
+        **reading,
+        **forbidden,
+        "nemesis.plan.n001": {"actor/job"},
+        "nemesis.report.n001.ranks": {"node/n001", "sim"},
+        "nemesis.truth.fault": {"sim"},
+        "$O.NEMESIS_BLOBS.C.node-n001.abc": {"node/n001", "sim"},
+        "$O.NEMESIS_BLOBS.M.abc": {*NODES, "sim"},
+        "$O.NEMESIS_STATE.M.abc": PROCESSORS,
+        "$O.NEMESIS_INCIDENTS.C.archivist.abc": {"archivist"},
+        "$O.NEMESIS_INCIDENTS.M.abc": {"archivist"},
+        "$JS.API.STREAM.INFO.NEMESIS": {*READERS, "admin"},
+        "$JS.API.STREAM.CREATE.NEMESIS": {"admin"},
+        "$JS.API.STREAM.UPDATE.NEMESIS": {"admin"},
+        "$JS.API.STREAM.INFO.NEMESIS_TRUTH": {"sim", "admin"},
+        "$JS.API.DIRECT.GET.NEMESIS_TRUTH": {"sim"},
+        "$JS.API.CONSUMER.CREATE.NEMESIS_TRUTH.some": {"sim"},
+        "$JS.API.DIRECT.GET.NEMESIS.nemesis.events.log_measured.log": {*READERS, *NODES, "sim"},
+        "$JS.API.DIRECT.GET.OBJ_NEMESIS_BLOBS": {*PROCESSORS, "archivist", "reader"},
+        "$JS.API.DIRECT.GET.OBJ_NEMESIS_STATE": {*PROCESSORS, "archivist", "reader"},
+        "$JS.API.DIRECT.GET.OBJ_NEMESIS_INCIDENTS": {"archivist", "reader"},
+    }
+
+
+SUBSCRIBING: dict[str, set[str]] = {
+    "nemesis.events": {"dashboard"},
+    "nemesis.events.>": NOBODY,
+    "nemesis.events.*.*": NOBODY,
+    "nemesis.telemetry.>": NOBODY,
+    "nemesis.telemetry.n001.sample": NOBODY,
+    "nemesis.cursor.healer": NOBODY,
+    "nemesis.truth.>": NOBODY,
+    "nemesis.plan.n001": {"node/n001", "sim"},
+    "nemesis.plan.*": {"sim"},
+    "nemesis.report.*.ranks": {"actor/job"},
+    "nemesis.report.n001.hello": {"actor/job"},
+    ">": NOBODY,
+    "$JS.API.>": NOBODY,
+    "$SYS.>": NOBODY,
+    **{f"_INBOX_{user_of(role)}.abc.*": {role} & LOUD for role in ROLES},
+    "_INBOX.>": NOBODY,
+}
+
+_REFUSED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
+
+
+async def refused(server: Server, role: str) -> tuple[set[str], set[str]]:
+    """What the server refuses this role of everything in the tables, as it spells it."""
+    seen: dict[str, set[str]] = {"publish": set(), "subscription": set()}
+
+    async def on_error(error: Exception) -> None:
+        if match := _REFUSED.search(str(error)):
+            seen[match[1]].add(match[2])
+
+    async def ignore(msg: Msg) -> None:
+        return
+
+    client = await nats.connect(
+        server.url,
+        nkeys_seed=str(seed_path(server.credentials_folder, role)),
+        error_cb=on_error,
+        inbox_prefix=f"_INBOX_{user_of(role)}",
+    )
+    for subject in publishing():
+        await client.publish(subject, b"")
+    for subject in SUBSCRIBING:
+        await client.subscribe(subject, cb=ignore)
+    for _ in range(2):  # the client's first ping overtakes what waits to be sent
+        await client.flush()
+    await client.close()
+    return seen["publish"], seen["subscription"]
+
+
+def expected(table: dict[str, set[str]], role: str) -> set[str]:
+    return {subject.lower() for subject, roles in table.items() if role not in roles}
+
+
+@pytest.mark.server
+def test_nobody_may_do_more_or_less_than_the_table_says(tmp_path: Path) -> None:
+    async def body(server: Server) -> None:
+        for role in ROLES:
+            publish, subscribe = await refused(server, role)
+            assert publish == expected(publishing(), role), role
+            assert subscribe == expected(SUBSCRIBING, role), role
+
+    in_cell(tmp_path, body, roles=ROLES)
+
+
+def test_the_table_covers_every_fact_and_every_role() -> None:
+    subjects = publishing()
+    for token in TELEMETRY:
+        assert f"nemesis.telemetry.n001.{token}" in subjects
+    for token, kind in EVENTS.items():
+        allowed = subjects[f"nemesis.events.{token}.healer"]
+        assert allowed, (token, kind.owner)
+        assert allowed <= set(ROLES), (token, kind.owner)
+
+
+@pytest.mark.server
+def test_without_a_credential_nobody_comes_in(tmp_path: Path) -> None:
+    async def body(server: Server) -> None:
+        with pytest.raises(nats.errors.Error, match=r"(?i)authorization"):
+            await nats.connect(server.url, allow_reconnect=False, error_cb=_quiet)
+
+    in_cell(tmp_path, body)
+
+
+async def _quiet(error: Exception) -> None:
+    return
+
+
+@pytest.mark.server
+def test_a_record_cannot_pass_for_a_plan(tmp_path: Path) -> None:
+    """Who may create a consumer may name any subject outside the streams for delivery."""
+
+    async def body(server: Server) -> None:
+        node = await server.connect("node/n001")
+        actor = await server.connect("actor/job")
+        operator = await server.connect("operator")
+        reader = await server.connect("reader")
+        heard: list[bytes] = []
+
+        async def hear(msg: Msg) -> None:
+            heard.append(msg.data)
+
+        delivered: list[bytes] = []
+
+        async def overhear(msg: Msg) -> None:
+            delivered.append(msg.data)
+
+        await node.connection.subscribe("nemesis.plan.n001", hear)
+        await node.connection.receive("nemesis.plan.n001", overhear)
+        await node.connection.flush()
+        await operator.publish("nemesis.events.note_added.x", b"forged")
+        await reader.connection.request(
+            "$JS.API.CONSUMER.CREATE.NEMESIS.forger",
+            b'{"stream_name":"NEMESIS","action":"create","config":{"name":"forger",'
+            b'"deliver_subject":"nemesis.plan.n001","ack_policy":"none","deliver_policy":"all",'
+            b'"idle_heartbeat":100000000}}',
+        )
+        await until(lambda: b"forged" in delivered, "the server delivers it")
+        await actor.connection.publish("nemesis.plan.n001", b"real")
+        await until(lambda: b"real" in heard, "the plan arrives")
+        assert heard == [b"real"]
+        for log in (node, actor, operator, reader):
+            await log.close()
+
+    in_cell(tmp_path, body)
+
+
+@pytest.mark.server
+def test_an_agent_may_answer_a_plan_and_an_actor_a_hello(tmp_path: Path) -> None:
+    async def body(server: Server) -> None:
+        node, actor = await server.connect("node/n001"), await server.connect("actor/job")
+
+        async def agree(msg: Msg) -> None:
+            await node.connection.publish(msg.reply, b"done")
+
+        async def greet(msg: Msg) -> None:
+            await actor.connection.publish(msg.reply, b"plans")
+
+        await node.connection.subscribe("nemesis.plan.n001", agree)
+        await actor.connection.subscribe("nemesis.report.*.hello", greet)
+        await asyncio.gather(node.connection.flush(), actor.connection.flush())
+        answer = await actor.connection.request("nemesis.plan.n001", b"hold")
+        assert answer.data == b"done"
+        assert (await node.connection.request("nemesis.report.n001.hello")).data == b"plans"
+        await node.close()
+        await actor.close()
+
+    in_cell(tmp_path, body)
+
+
+@pytest.mark.parametrize("role", ["", "node", "node/", "root", "ticker/x", "admin/x", "processor"])
+def test_there_are_no_other_roles(role: str) -> None:
+    with pytest.raises(BadNameError, match="no such role"):
+        permissions_of(role)
+
+
+@pytest.mark.parametrize("role", ["node/clock", "collector/clock"])
+def test_no_node_may_be_called_clock(role: str) -> None:
+    with pytest.raises(BadNameError, match="tick"):
+        permissions_of(role)
+
+
+def test_different_roles_have_different_users() -> None:
+    roles = [*ROLES, "node/healer", "collector/n001", "actor/healer", "node/processor-healer"]
+    assert len({user_of(role) for role in roles}) == len(roles)

@@ -163,7 +163,7 @@ def test_an_answer_that_cannot_come_is_not_waited_for(tmp_path: Path) -> None:
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)  # it will never answer
         waiting = asyncio.ensure_future(log.commit([decided(0), cursor(0)], timeout_s=60))
-        await asyncio.sleep(0)
+        await until(lambda: bool(log.connection._waiting), "the commit is on its way")
         await server.kill()
         with pytest.raises(LogUnavailableError, match="the connection broke"):
             await waiting

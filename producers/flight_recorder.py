@@ -18,7 +18,7 @@ DIGEST_BYTES_MAX: Final = 2048
 ARRIVALS_MAX: Final = 20
 ENTRIES_MAX: Final = 200_000  # TORCH_FR_BUFFER_SIZE is 2,000 by default
 SIZES_MAX: Final = 5_000_000  # numbers in all shapes together: bounds what a shared list can cost
-WORLD_MAX: Final = 1_000_000
+RANKS_CHARS_MAX: Final = 50_000_000  # 100,000 ranks in 60 groups are 40 million
 SHAPES_MAX: Final = 4  # shapes of one operation kept in a digest, and dimensions of each
 DIMENSIONS_MAX: Final = 6
 NAME_CHARS_MAX: Final = 48
@@ -99,21 +99,26 @@ def read_dump(content: object) -> Dump:
     if not isinstance(content, dict) or not {"version", "pg_config"} <= content.keys():
         raise BadDumpError("no flight-recorder dump: expected a map with version and pg_config")
     try:
-        version = msgspec.convert(content["version"], str)
-        config = msgspec.convert(content["pg_config"], dict[str, _Group], strict=False)
-        status = msgspec.convert(content.get("pg_status") or {}, dict[int, _Status], strict=False)
-        entries = _entries(content.get("entries") or [])
-        members = {name: _members(group.ranks) for name, group in config.items()}
-        comm = content.get("comm_lib_version") or content.get("nccl_version") or ""
-        comm_lib_version = msgspec.convert(comm, str)[:NAME_CHARS_MAX]
-    except (msgspec.ValidationError, ValueError) as error:
+        return _dump(content)
+    except ValueError as error:  # msgspec's ValidationError is one, so is text that is no Unicode
         raise BadDumpError(f"broken flight-recorder dump: {error}") from error
+
+
+def _dump(content: dict[str, Any]) -> Dump:
+    version = msgspec.convert(content["version"], str)
     if version.split(".")[0] != "2":
         raise BadDumpError(f"flight-recorder version {version[:20]!r}, expected 2.x")
-    names = _names_by_id(config, status, entries)
+    config = msgspec.convert(content["pg_config"], dict[str, _Group], strict=False)
+    status = msgspec.convert(content.get("pg_status") or {}, dict[int, _Status], strict=False)
+    entries = _entries(content.get("entries") or [])
+    members = _members(config)
+    comm = content.get("comm_lib_version") or content.get("nccl_version") or ""
+    comm_lib_version = msgspec.convert(comm, str)[:NAME_CHARS_MAX]
+    f"{version}{comm_lib_version}".encode()  # raises where it could not be written to the log
     known = [frozenset(ranks) for ranks in members.values() if ranks]
+    names = _names_by_id(config, status, entries)
     return Dump(
-        version=version,
+        version=version[:NAME_CHARS_MAX],
         comm_lib_version=comm_lib_version,
         entry_count=len(entries),
         groups=_fitted(_groups(config, members, status, entries, names)),
@@ -148,12 +153,15 @@ def _size_count(entry: object) -> int:
     )
 
 
-def _members(ranks: str | list[int]) -> list[int]:
-    if isinstance(ranks, str):
-        ranks = msgspec.json.decode(ranks or "[]", type=list[Count])
-    if len(ranks) > WORLD_MAX:
-        raise BadDumpError(f"a group of more than {WORLD_MAX} ranks")
-    return ranks
+def _members(config: Mapping[str, _Group]) -> dict[str, list[int]]:
+    if sum(len(group.ranks) for group in config.values()) > RANKS_CHARS_MAX:
+        raise BadDumpError(f"more than {RANKS_CHARS_MAX} characters in the ranks of its groups")
+    return {
+        name: msgspec.json.decode(group.ranks or "[]", type=list[Count])
+        if isinstance(group.ranks, str)
+        else group.ranks
+        for name, group in config.items()
+    }
 
 
 def _names_by_id(

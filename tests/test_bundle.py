@@ -9,12 +9,15 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nemesis.producers.readers.bundle import NoSuchPathError, Unread, read_bundle
 from nemesis.producers.readers.bundle_facts import BundleFacts
 from nemesis.schemas.observed import CollectiveRecorded
 from tests.dumps import dump, entry, pickled
 
+REAL_DUMP = (Path(__file__).parent.parent / "data" / "fr_samples" / "hang" / "rank_2").read_bytes()
 XID = "[    1.000000] NVRM: Xid (PCI:0000:9b:00): 79, pid=1, name=x, GPU has fallen off the bus.\n"
 
 
@@ -71,6 +74,21 @@ def test_a_truncated_dump_is_named_and_its_rank_is_missing(tmp_path: Path) -> No
     assert "broken pickle" in unread(tmp_path)["_dump_2"]
     missing = {fact.rank for fact in recorded(tmp_path) if fact.dump_missing}
     assert missing == {2}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_dump_with_damaged_bytes_is_read_or_named(data: st.DataObject) -> None:
+    payload = bytearray(REAL_DUMP)
+    for _ in range(data.draw(st.integers(1, 6))):
+        payload[data.draw(st.integers(2, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(2, len(payload)))
+    folder = Path.home() / "damaged"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "_dump_0").write_bytes(payload[:cut])
+    bundle = read_bundle([folder])
+    list(BundleFacts(bundle))
+    assert len(bundle.dumps) + len(bundle.logs) + len(bundle.unread) >= 1
 
 
 def test_a_dump_of_an_unknown_version_is_named(tmp_path: Path) -> None:

@@ -142,6 +142,9 @@ def test_a_digest_stays_within_its_bytes() -> None:
         (dump([]) | {"entries": [{"pg_id": 0}]}, "missing required field"),
         (dump([]) | {"entries": "no list"}, "expected a list"),
         (dump([entry(1, collective_seq_id=-5)]), "broken"),
+        (dump([entry(1, done=False, profiling_name="nccl:\ud800")]), "surrogates not allowed"),
+        (dump([], comm_lib_version="\ud800"), "surrogates not allowed"),
+        (dump([], pg_config={str(k): {"ranks": "0" * 10**6} for k in range(60)}), "characters"),
         (dump([]) | {"entries": [None] * (ENTRIES_MAX + 1)}, "expected a list of at most"),
     ],
 )

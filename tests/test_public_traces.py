@@ -57,3 +57,22 @@ def test_a_straggler_does_not_put_blame_on_anybody_else() -> None:
 def test_a_job_that_runs_is_no_fault() -> None:
     answer = triage_paths([DATA / "fr_samples" / "ok"])
     assert (answer.verdict, answer.fault_class) == ("no-fault", "none")
+
+
+def test_a_gpu_that_fell_off_the_bus_explains_the_ranks_that_stall_on_its_node(
+    tmp_path: Path,
+) -> None:
+    for rank in range(16):
+        node = tmp_path / f"n{rank // 4}"
+        node.mkdir(exist_ok=True)
+        shutil.copy(DATA / "nvrx_fr_traces" / "gpu_error_1st" / f"_dump_{rank}", node)
+    for number in range(4):
+        line = "mlx5_core 0000:63:00.1: Port module event: module 1, Cable unplugged"
+        (tmp_path / f"n{number}" / "dmesg").write_text(f"[ 5000.000000] {line}\n")
+    fallen = "NVRM: Xid (PCI:0000:91:00): 79, pid=1, name=x, GPU has fallen off the bus."
+    with (tmp_path / "n3" / "dmesg").open("a") as log:
+        log.write(f"[ 5001.000000] {fallen}\n")
+    answer = triage_paths([tmp_path])
+    assert [each.id for each in answer.culprits] == ["gpu/n3/0000:91:00.0"]
+    assert {"rank/job/12", "rank/job/14"} <= set(answer.victims)
+    assert answer.others == []

@@ -50,7 +50,8 @@ def _headline(answer: Answer) -> str:
     match answer.verdict:
         case "attributed":
             who = ", ".join(culprit.id for culprit in answer.culprits)
-            return f"{answer.fault_class}: {who} is at fault ({percent} % sure)"
+            verb = "is" if len(answer.culprits) == 1 else "are"
+            return f"{answer.fault_class}: {who} {verb} at fault ({percent} % sure)"
         case "class-only":
             return f"{answer.fault_class}: the part is not named by these files ({percent} % sure)"
         case "insufficient":

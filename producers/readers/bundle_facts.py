@@ -5,7 +5,7 @@ A fact keeps its origin in a table beside the log, so that a verdict can cite fi
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -40,7 +40,7 @@ class BundleFacts:
         self.runs: Final = sort_runs(bundle.dumps, bundle.unread, self.notes)
         newest_ns = max((run.at_ns for run in self.runs), default=0)
         self.timeline: Final[Timeline] = arrange(bundle.logs, newest_ns)
-        self._places: Final = _places(bundle)
+        self._places: Final = _places(self.timeline.events)
         self._origins: dict[str, Origin] = {}
         self.notes.extend(self.timeline.notes)
         for run in self.runs:
@@ -129,10 +129,10 @@ def _recorded(run: Run, rank: int, file: DumpFile | None, node: str, n: int) -> 
     )
 
 
-def _places(bundle: Bundle) -> Mapping[str, str]:
+def _places(events: Iterable[Event]) -> Mapping[str, str]:
     """The host of a folder: where a kernel log of one host lies, its dumps are of that host."""
     hosts: dict[str, set[str]] = {}
-    for log in bundle.logs:
-        if folder := log.file.rpartition("/")[0]:
-            hosts.setdefault(folder, set()).update(line.host for _, line in log.lines if line.host)
+    for event in events:
+        if folder := event.file.rpartition("/")[0]:
+            hosts.setdefault(folder, set()).add(event.host)
     return {folder: next(iter(each)) for folder, each in hosts.items() if len(each) == 1}

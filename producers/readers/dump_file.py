@@ -19,6 +19,7 @@ from nemesis.producers.flight_recorder import BadDumpError
 
 DUMP_BYTES_MAX: Final = 256 * 1024 * 1024
 GROWTH_BYTES_MAX: Final = 1024 * 1024 * 1024
+_SIZE_FILE: Final = Path("/proc/self/statm")
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -66,8 +67,13 @@ def load_json(payload: bytes) -> object:
 
 @contextmanager
 def _bounded_growth() -> Iterator[None]:
+    """Where the kernel says how large the process is: on Linux."""
+    if not _SIZE_FILE.exists():
+        yield
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = _address_space_bytes() + GROWTH_BYTES_MAX
+    pages = int(_SIZE_FILE.read_text().split()[0])
+    limit = pages * resource.getpagesize() + GROWTH_BYTES_MAX
     if soft != resource.RLIM_INFINITY:
         limit = min(limit, soft)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
@@ -75,8 +81,3 @@ def _bounded_growth() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _address_space_bytes() -> int:
-    pages = Path("/proc/self/statm").read_text().split()[0]
-    return int(pages) * resource.getpagesize()

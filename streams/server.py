@@ -40,6 +40,7 @@ from nemesis.streams.errors import (
 from nemesis.streams.log import Log
 from nemesis.streams.permissions import server_users, standing_roles, user_of
 from nemesis.streams.provision import Limits, Provisioned, provision
+from nemesis.streams.revival import keep_alive
 
 DEFAULT_CELL: Final = "local"
 START_TIMEOUT_S: Final = 30.0  # a store of some GB is scanned after a kill: 1.4 s per GB measured
@@ -80,7 +81,7 @@ def running(folder: Path) -> ServerInfo | None:
 
 
 class Server:
-    """An embedded server. `async with Server(...) as server:` starts, provisions and stops it."""
+    """An embedded server. `async with` starts, provisions, revives and stops it."""
 
     def __init__(
         self,
@@ -98,6 +99,8 @@ class Server:
         self._roles: Final = [*standing_roles(), *roles]
         self._limits: Final = limits or Limits()
         self._process: subprocess.Popen[bytes] | None = None
+        self._changing: Final = asyncio.Lock()
+        self._revival: asyncio.Task[None] | None = None
         self._lock = -1
 
     @property
@@ -115,8 +118,14 @@ class Server:
         """Where the seeds lie."""
         return self.folder / "credentials"
 
+    @property
+    def died(self) -> bool:
+        """Whether the server ended without being told to."""
+        return self._process is not None and self._process.poll() is not None
+
     async def __aenter__(self) -> Self:
         await self.start()
+        self._revival = asyncio.create_task(keep_alive(self))
         return self
 
     async def __aexit__(
@@ -146,6 +155,10 @@ class Server:
 
     async def stop(self) -> None:
         """Stop the server cleanly and let the store go. Safe to call twice."""
+        if self._revival is not None:
+            self._revival.cancel()
+            await asyncio.gather(self._revival, return_exceptions=True)
+            self._revival = None
         await self._end(signal.SIGTERM)
         if self._lock >= 0:
             os.ftruncate(self._lock, 0)
@@ -154,12 +167,20 @@ class Server:
 
     async def kill(self) -> None:
         """SIGKILL the server; the store stays ours. For tests of what survives."""
-        await self._end(signal.SIGKILL)
+        async with self._changing:
+            await self._end(signal.SIGKILL)
 
     async def restart(self) -> None:
         """Bring the server back on the same port and store, whether it runs or not."""
-        await self._end(signal.SIGTERM)
-        await self._launch()
+        async with self._changing:
+            await self._end(signal.SIGTERM)
+            await self._launch()
+
+    async def revive(self) -> None:
+        """Bring the server back if it died."""
+        async with self._changing:
+            if self.died:
+                await self._launch()
 
     async def add_roles(self, roles: Iterable[str]) -> None:
         """Let more users in, without a restart: new seeds, new configuration, SIGHUP."""
@@ -245,8 +266,11 @@ class Server:
         info = ServerInfo(
             cell=self.cell, url=self.url, pid=os.getpid(), server_pid=self._process.pid
         )
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, msgspec.json.encode(info), 0)
+        try:
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, msgspec.json.encode(info), 0)
+        except OSError as error:
+            raise _folder_error(self.folder, error) from error
 
     async def _wait_for_port(self, process: subprocess.Popen[bytes]) -> int:
         """The port that the server listens on, once it listens."""

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,23 @@ def test_a_killed_server_comes_back_on_its_port_with_all_it_had(tmp_path: Path) 
             assert [r.payload async for r in log.read_range(1, 99)] == [
                 b"%d" % number for number in range(11)
             ]
+
+    in_cell(tmp_path, body)
+
+
+def test_a_server_that_dies_is_brought_back_by_itself(tmp_path: Path) -> None:
+    async def body(server: Server) -> None:
+        async with await server.connect("node/n001") as node:
+            await node.publish(SAMPLE, b"x")
+            for number in range(1, 4):
+                pid, url = server.pid, server.url
+                assert pid is not None
+                os.kill(pid, signal.SIGKILL)
+                await until(lambda n=number: node.lost_count == n, "the loss is noticed")
+                await until(lambda: node.connection.client.is_connected, "the node is back")
+                assert server.url == url
+                assert server.pid not in (None, pid)
+                assert await node.publish(SAMPLE, b"x") == number + 1
 
     in_cell(tmp_path, body)
 
@@ -243,7 +261,9 @@ def test_a_disk_without_room_for_the_limits_is_told_at_the_start(small_disk: Pat
         unmount(small_disk)
 
 
-def test_a_disk_that_fills_up_refuses_writes_and_keeps_what_it_has(small_disk: Path) -> None:
+def test_a_disk_that_was_full_costs_nothing_and_is_recovered_from(
+    small_disk: Path,
+) -> None:
     limits = Limits(log_bytes=2**19, store_bytes=2**17)
 
     async def body(server: Server) -> None:
@@ -254,7 +274,13 @@ def test_a_disk_that_fills_up_refuses_writes_and_keeps_what_it_has(small_disk: P
             with pytest.raises((LogFullError, LogUnavailableError)):
                 await publish_for_ever(node, SAMPLE, b"x" * 4000)
             (small_disk / "hog").unlink()
-            await server.restart()
+
+            async def takes_writes_again() -> bool:
+                with suppress(LogUnavailableError, LogFullError):
+                    return await node.publish(SAMPLE, b"again", timeout_s=0.5) > first
+                return False
+
+            await until(takes_writes_again, "the server is brought back by itself")
         async with await server.connect("reader") as log:
             record = await log.get(first)
             assert record is not None

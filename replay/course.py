@@ -111,7 +111,9 @@ class Course:
             return  # no processor reads positions
         if recorded is not None and recorded.input_seq > self.plan.start_seq:
             self._compare(item, recorded)
-        if not self.done and not self._is_lost(seq):
+            if self.difference is not None:
+                return
+        if not self._lost or not self._is_lost(seq):
             self._fold_on(item)
 
     def finish(self) -> None:
@@ -166,7 +168,8 @@ class Course:
         assert fold is not None
         seq = item.record.seq
         try:
-            self._expected.extend(fold.step(item))
+            if emissions := fold.step(item):
+                self._expected.extend(emissions)
         except Exception as error:  # whatever a processor raises is what replay has to tell
             if seq <= self.plan.answered_seq:
                 self.difference = Difference(
@@ -178,7 +181,8 @@ class Course:
             else:
                 self.unverified = f"its step crashes on input {seq}, which nobody had answered yet"
             return
-        self._compare_state(fold)
+        if self._states:
+            self._compare_state(fold)
         if fold.superseded_by is not None:
             self._hand_over(fold, fold.superseded_by)
 

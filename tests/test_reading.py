@@ -256,7 +256,7 @@ def test_the_story_of_an_incident_begins_with_the_verdict(cell: Cell) -> None:
     listed = nemesis(cell, "incident").stdout
     assert name in listed
     whole = document(nemesis(cell, "incident", name[:-1], "--json"))
-    assert [each["fact"] for each in whole["events"]][-1] == "note_added"
+    assert "note_added" in [each["fact"] for each in whole["events"]]
     assert whole["verdict"]["fault_class"] == "gpu.off_bus"
     assert whole["first_seq"] < whole["last_seq"]
 
@@ -268,7 +268,8 @@ def test_events_show_the_past_and_can_be_filtered(cell: Cell) -> None:
     facts = {each["subject"].split(".")[2] for each in all_of_them}
     assert {"processor_activated", "processor_started", "fault_attributed", "note_added"} <= facts
     notes = lines(nemesis(cell, "events", "--no-follow", "--fact", "note_added", "--jsonl"))
-    assert [each["event"]["data"]["text"] for each in notes] == ["swap ordered"]
+    assert notes[0]["event"]["data"]["text"] == "swap ordered"
+    assert {each["subject"].split(".")[2] for each in notes} == {"note_added"}
     of_incident = lines(nemesis(cell, "events", "--no-follow", "--incident", name, "--jsonl"))
     assert len(of_incident) == len(
         [e for e in all_of_them if e["event"]["data"].get("incident") == name]

@@ -253,14 +253,14 @@ class Attribution:
             incident = self._incident_of_clue(evidence, late=held.late)
             news = incident is not None and incident.take_clue(evidence)
         elif self._state.inventory.is_gone(evidence.job, evidence.rank):
-            return None  # it was removed during the hold-back
+            return None  # it was removed, or its job ended, during the hold-back
         else:
             incident = self._incident_of_exit(evidence, late=held.late)
             news = incident.take_exit(evidence)
         if incident is None:
             return None
         incident.changed_ns = now_ns
-        if not news:
+        if not news and (held.late or not incident.late):
             return None
         incident.late = incident.late and held.late
         incident.due_ns = incident.due_ns or now_ns
@@ -361,7 +361,7 @@ class Attribution:
 
     def _end(self, job: str) -> None:
         """Nothing of a job that is over concerns anybody, except what hardware it met."""
-        self._state.inventory.jobs.pop(job, None)
+        self._state.inventory.end(job)
         self._state.recorders.forget(job)
         self._state.incidents.close(lambda each: each.job == job and not each.clues)
 

@@ -5,11 +5,15 @@ job runs on nodes[r // ranks_per_node], GPU r % ranks_per_node of that node's in
 job_submitted), and moves where a completed recovery put it.
 """
 
+from typing import Final
+
 import msgspec
 
 from nemesis.schemas import components
 from nemesis.schemas.observed import InventoryReported
 from nemesis.schemas.operated import JobSubmitted
+
+ENDED_MAX: Final = 256  # names of past jobs; their last exits come within seconds
 
 
 class Seat(msgspec.Struct, frozen=True, array_like=True):
@@ -46,6 +50,8 @@ class Inventory(msgspec.Struct):
     uplinks: dict[str, list[str]] = {}
     """Node to the switches that its NICs are plugged into, sorted."""
     jobs: dict[str, JobPlaces] = {}
+    ended: list[str] = []
+    """Jobs that ended, the latest last: what their processes still do concerns nobody."""
 
     def report(self, data: InventoryReported) -> None:
         """Take up what a node is made of; the newest report holds."""
@@ -56,16 +62,22 @@ class Inventory(msgspec.Struct):
 
     def submit(self, data: JobSubmitted) -> None:
         """Take up a job; a job of the same name begins anew."""
+        self.ended = [name for name in self.ended if name != data.job]
         self.jobs[data.job] = JobPlaces(
             nodes=list(data.nodes),
             ranks_per_node=data.ranks_per_node,
             spares=list(data.spares),
         )
 
+    def end(self, job: str) -> None:
+        """A job is over."""
+        self.jobs.pop(job, None)
+        self.ended = [*(name for name in self.ended if name != job), job][-ENDED_MAX:]
+
     def is_gone(self, job: str, rank: int) -> bool:
-        """Whether a recovery removed this rank from its job."""
+        """Whether a recovery removed this rank from its job, or the job is over."""
         places = self.jobs.get(job)
-        return places is not None and rank in places.gone
+        return job in self.ended or (places is not None and rank in places.gone)
 
     def node_of_rank(self, job: str, rank: int) -> str:
         """The node of a rank, "" where it is not known."""

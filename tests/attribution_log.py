@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from nemesis.processors.attribution import Attribution
 from nemesis.schemas import operated
+from nemesis.schemas.channels import GPU_CHANNELS
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.schemas.observed import (
@@ -141,3 +144,9 @@ def cluster(*nodes: str, log: Log | None = None) -> Log:
         log.inventory(node, "0000:1b:00.0", "0000:1c:00.0")
     log.submitted(*nodes)
     return log
+
+
+def gpu_block(*rows: dict[str, int]) -> bytes:
+    """A sample's GPU section: a row a GPU, the channels that are not zero."""
+    values = [row.get(channel, 0) for row in rows for channel in GPU_CHANNELS]
+    return np.array(values, "<i8").tobytes()

@@ -1,0 +1,346 @@
+"""Promises about hangs: who is waited for is named, victims never are."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.observed import GroupDigest, OperationSeen
+from tests.attribution_log import START_NS, Log, cluster, xid
+
+QUIET_S = 61
+MS = 1_000_000
+
+
+def group(
+    name: str,
+    ranks: str,
+    done: int,
+    *,
+    enqueued: int = -1,
+    op: str = "all_reduce",
+    sizes: tuple[int, ...] = (1024,),
+    dtype: str = "Float",
+    p2p: bool = False,
+    created_ns: int = START_NS,
+    arrivals: Sequence[tuple[int, int]] = (),
+    completed: int = -2,
+) -> GroupDigest:
+    """A group in which `done` collectives are over; the next is pending if more are enqueued."""
+    last = max(done, enqueued)
+    pending = OperationSeen(
+        seq=done + 1,
+        op=op,
+        input_sizes=(sizes,),
+        output_sizes=(sizes,),
+        dtypes=(dtype,),
+        p2p=p2p,
+        created_ns=created_ns,
+    )
+    return GroupDigest(
+        name=name,
+        desc=f"g{name}",
+        ranks=ranks,
+        last_enqueued=last,
+        last_completed=done if completed == -2 else completed,
+        first_unfinished=pending if last > done or p2p else None,
+        arrivals=tuple(arrivals),
+    )
+
+
+def judged(digests: Mapping[int, Sequence[GroupDigest]], *gone: int) -> list[FaultAttributed]:
+    """What a job's digests lead to, after a quiet minute."""
+    log = Log()
+    for rank, groups in digests.items():
+        log.digest(rank, *groups, entry_count=5)
+    for rank in gone:
+        log.digest(rank, dump_missing=True)
+    log.tick(QUIET_S)
+    return log.verdicts
+
+
+def one(digests: Mapping[int, Sequence[GroupDigest]], *gone: int) -> FaultAttributed:
+    (verdict,) = judged(digests, *gone)
+    return verdict
+
+
+def blamed(verdict: FaultAttributed) -> list[int]:
+    return [int(each.id.rsplit("/", 1)[1]) for each in verdict.culprits]
+
+
+def test_a_job_in_step_has_no_fault() -> None:
+    assert not judged({rank: [group("0", "0-3", 5)] for rank in range(4)})
+
+
+def test_who_never_called_what_the_others_wait_in_is_named() -> None:
+    waiting = {rank: [group("0", "0-3", 4, enqueued=5)] for rank in (0, 1, 3)}
+    verdict = one({**waiting, 2: [group("0", "0-3", 4)]})
+    assert (verdict.verdict, verdict.fault_class) == ("attributed", "app.stall")
+    assert blamed(verdict) == [2]
+    assert verdict.victims == ("rank/llama/0", "rank/llama/1", "rank/llama/3")
+    assert len(verdict.evidence) == 4
+    assert "rank 2" in verdict.evidence[0].says
+
+
+def test_who_completed_less_than_its_peers_is_stalled_itself() -> None:
+    ahead = {rank: [group("0", "0-3", 9, enqueued=12)] for rank in (0, 1, 3)}
+    verdict = one({**ahead, 2: [group("0", "0-3", 4, enqueued=9)]})
+    assert (verdict.fault_class, blamed(verdict)) == ("gpu.stall", [2])
+
+
+def test_two_culprits_of_one_group_are_both_named() -> None:
+    ahead = {rank: [group("0", "0-7", 9, enqueued=12)] for rank in (0, 1, 3, 4, 5, 7)}
+    stuck = {rank: [group("0", "0-7", 4, enqueued=9)] for rank in (2, 6)}
+    assert blamed(one({**ahead, **stuck})) == [2, 6]
+
+
+def test_a_victim_of_another_group_is_spared() -> None:
+    verdict = one(
+        {
+            0: [group("0", "0-3", 4, enqueued=5)],
+            1: [group("0", "0-3", 4, enqueued=5)],
+            2: [group("0", "0-3", 4), group("2", "2-3", 4)],
+            3: [group("0", "0-3", 4), group("2", "2-3", 4, enqueued=5)],
+        }
+    )
+    assert blamed(verdict) == [2]
+
+
+def test_a_culprit_behind_another_culprit_is_named_too() -> None:
+    # 1 stalls on its GPU in the pair of 0 and 1; 3 never comes to the pair of 2 and 3
+    verdict = one(
+        {
+            0: [group("a", "0-1", 9, enqueued=10), group("w", "0-3", 2)],
+            1: [group("a", "0-1", 7, enqueued=9), group("w", "0-3", 2)],
+            2: [group("b", "2-3", 9, enqueued=10), group("w", "0-3", 2)],
+            3: [group("b", "2-3", 9), group("w", "0-3", 2)],
+        }
+    )
+    assert blamed(verdict) == [1, 3]
+
+
+def test_a_dump_missing_beside_the_others_names_its_rank() -> None:
+    waiting = {rank: [group("0", "0-3", 4, enqueued=5)] for rank in (0, 1, 3)}
+    verdict = one(waiting, 2)
+    assert (verdict.fault_class, blamed(verdict)) == ("unknown", [2])
+
+
+def test_a_failed_operation_that_counts_as_completed_blames_no_victim() -> None:
+    # gloo: a peer died, and ranks whose operation failed count it as completed
+    failed = {rank: [group("0", "0-3", 5)] for rank in (1, 3)}
+    verdict = one({0: [group("0", "0-3", 4, enqueued=5)], **failed}, 2)
+    assert blamed(verdict) == [2]
+
+
+def test_a_rank_of_whom_nothing_was_read_is_asked_for_and_not_blamed() -> None:
+    waiting = {rank: [group("0", "0-3", 4, enqueued=5)] for rank in (0, 1, 3)}
+    verdict = one(waiting)
+    assert (verdict.verdict, blamed(verdict)) == ("insufficient", [])
+    assert verdict.missing == ("the flight-recorder dump of rank 2",)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"op": "broadcast"}, {"sizes": (512,)}, {"dtype": "Half"}], ids=["op", "size", "dtype"]
+)
+def test_the_rank_that_calls_another_operation_is_named_and_hardware_is_innocent(
+    odd: dict[str, str],
+) -> None:
+    same = {rank: [group("0", "0-3", 4, enqueued=5)] for rank in (0, 1, 3)}
+    verdict = one({**same, 2: [group("0", "0-3", 4, enqueued=5, **odd)]})  # type: ignore[arg-type]
+    assert (verdict.fault_class, blamed(verdict)) == ("desync", [2])
+
+
+def test_of_two_ranks_that_differ_neither_is_the_odd_one() -> None:
+    verdict = one(
+        {
+            0: [group("0", "0-1", 4, enqueued=5)],
+            1: [group("0", "0-1", 4, enqueued=5, sizes=(9,))],
+        }
+    )
+    assert (verdict.verdict, verdict.fault_class) == ("class-only", "desync")
+
+
+def test_sizes_may_differ_where_the_operation_allows_it() -> None:
+    verdict = one(
+        {
+            rank: [group("0", "0-3", 4, enqueued=5, op="all_to_all", sizes=(rank + 1,))]
+            for rank in range(4)
+        }
+    )
+    assert verdict.verdict == "insufficient"
+
+
+def test_when_all_arrived_and_nobody_got_on_nobody_is_blamed() -> None:
+    verdict = one({rank: [group("0", "0-3", 4, enqueued=5)] for rank in range(4)})
+    assert (verdict.verdict, blamed(verdict)) == ("insufficient", [])
+    assert verdict.missing
+
+
+def test_a_few_ahead_of_all_others_are_a_desync_of_the_program() -> None:
+    behind = {rank: [group("0", "0-7", 4)] for rank in range(1, 8)}
+    verdict = one({0: [group("0", "0-7", 4, enqueued=5)], **behind})
+    assert (verdict.verdict, verdict.fault_class) == ("class-only", "desync")
+
+
+def steps(world: str, pair: str, count: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Arrivals of `count` steps: the pair first, then the world."""
+    pairs = [(step, START_NS + step * 10 * MS) for step in range(1, count + 1)]
+    worlds = [(step, at_ns + 5 * MS) for step, at_ns in pairs]
+    return pairs, worlds
+
+
+def test_of_ranks_that_wait_for_each_other_the_one_that_broke_its_order_is_named() -> None:
+    pairs, worlds = steps("0", "2", 4)
+    next_ns = START_NS + 50 * MS
+    world_now, pair_now = [*worlds, (5, next_ns)], [*pairs, (5, next_ns)]
+    verdict = one(
+        {
+            0: [group("0", "0-3", 4, enqueued=5, arrivals=world_now)],
+            1: [group("0", "0-3", 4, enqueued=5, arrivals=world_now)],
+            2: [
+                group("0", "0-3", 4, enqueued=5, arrivals=world_now),
+                group("2", "2-3", 4, arrivals=pairs),
+            ],
+            3: [
+                group("0", "0-3", 4, arrivals=worlds),
+                group("2", "2-3", 4, enqueued=5, arrivals=pair_now),
+            ],
+        }
+    )
+    assert (verdict.fault_class, blamed(verdict)) == ("desync", [2])
+    assert "ranks 2, 3" in verdict.reason
+
+
+def test_of_a_ring_without_history_nobody_is_named() -> None:
+    verdict = one(
+        {
+            2: [group("0", "2-3", 4, enqueued=5), group("2", "2-3", 4)],
+            3: [group("0", "2-3", 4), group("2", "2-3", 4, enqueued=5)],
+        }
+    )
+    assert (verdict.verdict, verdict.fault_class) == ("class-only", "desync")
+
+
+def test_a_receive_leads_to_its_sender_where_no_collective_explains_it() -> None:
+    def stage(rank: int, op: str) -> list[GroupDigest]:
+        return [group("p", "0-3", 7, op=op, p2p=True)]
+
+    verdict = one(
+        {
+            0: stage(0, "recv 0<-1"),
+            1: [*stage(1, "recv 1<-2"), group("t", "1,3", 3)],
+            2: [group("p", "0-3", 7), group("t", "2", 3)],
+            3: [group("p", "0-3", 7)],
+        }
+    )
+    assert blamed(verdict) == [2]
+
+
+def test_a_matched_send_and_receive_lead_nowhere() -> None:
+    verdict = one(
+        {
+            0: [group("p", "0-1", 7, op="send 0->1", p2p=True)],
+            1: [group("p", "0-1", 7, op="recv 1<-0", p2p=True)],
+        }
+    )
+    assert verdict.verdict == "insufficient"
+
+
+def test_counters_without_entries_are_enough() -> None:
+    log = Log()
+    for rank in range(4):
+        behind = rank == 2
+        log.digest(
+            rank,
+            GroupDigest(name="0", ranks="0-3", last_enqueued=4 if behind else 5, last_completed=4),
+        )
+    log.tick(QUIET_S)
+    assert blamed(log.last) == [2]
+
+
+def test_a_running_job_is_never_stuck_however_its_digests_are_interleaved() -> None:
+    log = Log()
+    for step in range(120):
+        for rank in range(4):
+            done = step + rank  # somebody is always ahead
+            pending = [group("0", "0-3", done, enqueued=done + 1, created_ns=log.now_ns)]
+            log.digest(rank, *pending, entry_count=5)
+        log.tick(1)
+    assert not log.verdicts
+
+
+def test_a_recorder_read_before_the_operation_began_proves_nothing() -> None:
+    log = Log()
+    log.digest(2, group("0", "0-3", 4), entry_count=5)
+    log.tick(10)
+    for rank in (0, 1, 3):
+        pending = group("0", "0-3", 4, enqueued=5, created_ns=log.now_ns)
+        log.digest(rank, pending, entry_count=5)
+    log.tick(QUIET_S)
+    assert not blamed(log.last)
+
+
+def test_an_operation_pending_for_a_minute_is_judged_at_once() -> None:
+    log = Log()
+    log.tick(100)
+    for rank in range(4):
+        enqueued = -1 if rank == 2 else 5
+        log.digest(rank, group("0", "0-3", 4, enqueued=enqueued), entry_count=5)
+    log.tick(2)
+    assert blamed(log.last) == [2]
+
+
+def test_a_hang_that_resolves_is_taken_back() -> None:
+    log = Log()
+    for rank in range(4):
+        log.digest(rank, group("0", "0-3", 4, enqueued=-1 if rank == 2 else 5), entry_count=5)
+    log.tick(QUIET_S)
+    assert blamed(log.last) == [2]
+    for rank in range(4):
+        log.digest(rank, group("0", "0-3", 900), entry_count=5)
+    log.tick(QUIET_S)
+    assert log.last.verdict == "no-fault"
+
+
+def test_a_stuck_rank_on_a_lost_gpu_is_one_incident_whose_culprit_is_the_gpu() -> None:
+    log = cluster("n1", "n2")
+    for rank in range(4):
+        node = f"n{1 + rank // 2}"
+        enqueued = -1 if rank == 2 else 5
+        log.digest(rank, group("0", "0-3", 4, enqueued=enqueued), node=node, entry_count=5)
+    log.tick(QUIET_S)
+    assert blamed(log.last) == [2]
+    log.kernel(xid(79), "n2")
+    assert [each.id for each in log.last.culprits] == ["gpu/n2/0000:1b:00.0"]
+    assert log.last.ranks == (2,)
+    assert "rank/llama/2" not in log.last.victims
+
+
+def test_a_rank_that_arrives_last_time_after_time_is_a_straggler() -> None:
+    def arrivals(lag_ms: int) -> list[tuple[int, int]]:
+        return [(n, START_NS + n * 300 * MS + lag_ms * MS) for n in range(1, 13)]
+
+    def digest(rank: int, lag_ms: int) -> list[GroupDigest]:
+        return [group("0", "0-3", 12, arrivals=arrivals(lag_ms))]
+
+    verdict = one({rank: digest(rank, 150 if rank == 2 else rank) for rank in range(4)})
+    assert (verdict.fault_class, blamed(verdict)) == ("straggler.host", [2])
+    assert "150 ms" in verdict.reason or "147 ms" in verdict.reason
+    assert not judged({rank: digest(rank, 30 if rank == 2 else 0) for rank in range(4)})
+
+
+def test_a_rank_that_is_late_once_is_none() -> None:
+    even = [(n, START_NS + n * 300 * MS) for n in range(1, 13)]
+    once = [*even[:-1], (12, even[-1][1] + 200 * MS)]
+    digests = {rank: [group("0", "0-3", 12, arrivals=even)] for rank in range(3)}
+    assert not judged({**digests, 3: [group("0", "0-3", 12, arrivals=once)]})
+
+
+def test_an_older_digest_does_not_replace_a_newer_one() -> None:
+    log = Log()
+    log.tick(5)
+    for rank in range(4):
+        log.digest(rank, group("0", "0-3", 9), entry_count=5)
+    log.digest(2, group("0", "0-3", 4), entry_count=5, at_ns=log.now_ns - 2_000_000_000)
+    log.tick(QUIET_S)
+    assert not log.verdicts

@@ -1,0 +1,138 @@
+"""Promises about silence: who is called silent, and who must never be."""
+
+from nemesis.schemas.observed import NicDescribed
+from tests.attribution_log import Log, cluster, xid
+
+
+def run(log: Log, nodes: list[str], seconds: int, *, period_s: int = 5) -> None:
+    """These nodes are polled, time goes on."""
+    for second in range(seconds):
+        if second % period_s == 0:
+            for node in nodes:
+                log.sample(node, period_ns=period_s * 1_000_000_000)
+        log.tick(1)
+
+
+NODES = [f"n{number}" for number in range(1, 9)]
+
+
+def test_a_node_that_stops_reporting_is_named_with_its_ranks() -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 10)
+    run(log, NODES[1:], 25)
+    assert [each.id for each in log.last.culprits] == ["node/n1"]
+    assert (log.last.verdict, log.last.ranks) == ("attributed", (0, 1))
+    assert "n1" in log.last.evidence[0].says
+    run(log, NODES[1:], 100)
+    assert len(log.verdicts) == 1
+
+
+def test_a_node_that_polls_often_is_missed_soon_and_one_that_polls_seldom_is_not() -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 4, period_s=1)
+    run(log, NODES[1:], 7, period_s=1)
+    assert log.last.culprits[0].id == "node/n1"
+    log = cluster(*NODES)
+    run(log, NODES, 60, period_s=30)
+    run(log, NODES[1:], 60, period_s=30)
+    assert not log.verdicts
+
+
+def test_a_node_that_serves_no_job_may_be_silent() -> None:
+    log = cluster(*NODES)
+    run(log, [*NODES, "spare"], 10)
+    run(log, NODES, 60)
+    assert not log.verdicts
+
+
+def test_nodes_that_fall_silent_together_lost_a_network_not_their_lives() -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 10)
+    run(log, NODES[3:], 40)
+    assert (log.last.verdict, log.last.fault_class) == ("class-only", "network.fabric")
+    assert not log.last.culprits
+    assert log.last.victims == ("node/n1", "node/n2", "node/n3")
+
+
+def test_what_fell_silent_together_is_named_by_the_switch_it_shares() -> None:
+    log = Log()
+    for at, node in enumerate(NODES):
+        port = f"port/leaf{1 if at < 4 else 2}/{at}"
+        log.inventory(node, "0000:1b:00.0", nics=(NicDescribed(name="mlx5_0", switch_port=port),))
+    log.submitted(*NODES, ranks_per_node=1)
+    run(log, NODES, 10)
+    run(log, NODES[3:], 40)
+    assert "switch/leaf1" in log.last.reason
+
+
+def test_two_nodes_that_die_apart_are_both_named() -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 10)
+    run(log, NODES[1:], 8)
+    run(log, NODES[2:], 40)
+    named = {each.id for verdict in log.verdicts for each in verdict.culprits}
+    assert named == {"node/n1", "node/n2"}
+
+
+def test_a_node_that_spooled_was_never_silent() -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 10)
+    run(log, NODES[1:], 25)
+    assert log.last.verdict == "attributed"
+    log.spooled("n1")
+    log.tick(1)
+    assert (log.last.verdict, log.last.fault_class) == ("no-fault", "none")
+    assert not log.last.culprits
+
+
+def test_a_node_that_announced_a_spool_is_not_called_silent_until_it_is_heard_again() -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 10)
+    log.spooled("n1")
+    run(log, NODES[1:], 60)
+    assert not log.verdicts
+    run(log, NODES, 10)
+    run(log, NODES[1:], 25)
+    assert log.last.culprits[0].id == "node/n1"
+
+
+def test_nobody_is_silent_when_time_stood_still() -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 10)
+    log.tick(600)
+    run(log, NODES, 10)
+    assert not log.verdicts
+
+
+def test_that_nobody_is_heard_says_nothing_about_nodes() -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 10)
+    run(log, [], 60)
+    assert not log.verdicts
+
+
+def test_a_silent_node_with_a_dead_gpu_is_one_incident() -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 10)
+    log.kernel(xid(79), "n1")
+    run(log, NODES[1:], 25)
+    assert [each.id for each in log.last.culprits] == ["gpu/n1/0000:1b:00.0"]
+
+
+def test_ranks_that_died_of_a_silent_node_are_not_blamed() -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 10)
+    log.exited(4, node="n3", exit_code=1)
+    log.exited(8, node="n5", exit_code=1)
+    run(log, NODES[1:], 25)
+    assert [each.id for each in log.last.culprits] == ["node/n1"]
+
+
+def test_a_job_that_starts_on_a_node_that_is_silent_already_learns_it() -> None:
+    log = cluster(*NODES[1:])
+    run(log, NODES, 10)
+    run(log, NODES[1:], 40)
+    log.submitted("n1", job="other")
+    run(log, NODES[1:], 5)
+    assert log.last.culprits[0].id == "node/n1"
+    assert log.last.jobs == ("other",)

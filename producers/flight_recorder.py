@@ -194,7 +194,7 @@ def _groups(
     groups: list[GroupDigest] = []
     for name in sorted(config.keys() | by_name.keys() | ids.keys()):
         seen = by_name.get(name, [])
-        counts = status.get(ids.get(name, -1), _Status())
+        counts = status.get(ids.get(name, -1)) or _counted(seen)
         if not name and not seen:
             continue  # torch writes one nameless group where groups have no options
         groups.append(
@@ -210,6 +210,16 @@ def _groups(
             )
         )
     return groups
+
+
+def _counted(seen: list[_Entry]) -> _Status:
+    """Counters as far as the entries tell them, for dumps older than `pg_status`."""
+    collectives = [entry for entry in seen if not entry.is_p2p]
+    finished = [entry.seq for entry in collectives if entry.finished]
+    return _Status(
+        last_enqueued_collective=max((entry.seq for entry in collectives), default=-1),
+        last_completed_collective=max(finished, default=-1),
+    )
 
 
 def _described(group: _Group | None, seen: list[_Entry]) -> str:

@@ -35,6 +35,12 @@ def unread(root: Path) -> dict[str, str]:
     return {each.file: each.why for each in read_bundle([root]).unread}
 
 
+def unread_of_runs(root: Path) -> dict[str, str]:
+    bundle = read_bundle([root])
+    BundleFacts(bundle)
+    return {each.file: each.why for each in bundle.unread}
+
+
 def recorded(root: Path) -> list[CollectiveRecorded]:
     facts = BundleFacts(read_bundle([root]))
     return [fact for fact in facts if isinstance(fact, CollectiveRecorded)]
@@ -225,6 +231,15 @@ def test_of_two_dumps_of_a_rank_the_newer_counts_and_the_older_is_named(tmp_path
     assert [run.dumps[3].file[-1] for run in BundleFacts(bundle).runs] == ["2"]
     why = "nccl_trace_rank_3_1786418062 is a newer dump of rank 3"
     assert bundle.unread == [Unread("nccl_trace_rank_3_1786418061", why)]
+
+
+def test_what_an_earlier_job_left_behind_is_named_and_not_judged(tmp_path: Path) -> None:
+    now_ns = 1_786_418_062_000_000_000
+    for rank in range(4):
+        at_ns = now_ns - (7200 * 10**9 if rank == 3 else 0)
+        (tmp_path / f"_dump_{rank}").write_bytes(pickled(dump([entry(1, at_ns=at_ns)])))
+    assert "older than the dumps beside it" in unread_of_runs(tmp_path)["_dump_3"]
+    assert [fact.rank for fact in recorded(tmp_path) if not fact.dump_missing] == [0, 1, 2]
 
 
 def test_a_dump_that_nothing_places_is_named(tmp_path: Path) -> None:

@@ -95,6 +95,13 @@ def test_counters_find_their_group_without_any_entry() -> None:
     }
 
 
+def test_a_dump_without_counters_is_counted_by_its_entries() -> None:
+    older = dump([entry(6), entry(7), entry(8, done=False)], version="2.4")
+    del older["pg_status"]
+    world = groups(older)["0"]
+    assert (world.last_enqueued, world.last_completed) == (8, 7)
+
+
 def test_an_entry_that_says_otherwise_ends_the_pairing_by_order() -> None:
     config = {name: {"name": name, "desc": "", "ranks": "[0, 1]"} for name in ("0", "1")}
     status = {str(k): {"last_enqueued_collective": k + 1} for k in (0, 1)}

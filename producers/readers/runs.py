@@ -47,9 +47,20 @@ def sort_runs(files: Sequence[DumpFile], unread: list[Unread], notes: list[str])
             ranks[rank] = file
     groups: list[dict[int, DumpFile]] = []
     for _, ranks in sorted(series.items()):
+        _drop_stale(ranks, unread)
         if ranks and not _joined(ranks, groups, notes):
             groups.append(ranks)
     return [_run(ranks, groups) for ranks in groups]
+
+
+def _drop_stale(ranks: dict[int, DumpFile], unread: list[Unread]) -> None:
+    """Take out what an earlier job left in the same place, under ranks that this one has not."""
+    newest_ns = max((file.dump.last_ns for file in ranks.values()), default=0)
+    for rank, file in sorted(ranks.items()):
+        # a dump without entries has no time; it is of now as far as anybody can tell
+        if 0 < file.dump.last_ns < newest_ns - SAME_MOMENT_NS:
+            unread.append(Unread(file.file, "more than an hour older than the dumps beside it"))
+            del ranks[rank]
 
 
 def _rank_of(file: DumpFile) -> int | None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nemesis.producers.readers import kernel_log
 from nemesis.producers.readers.bundle import read_bundle
 from nemesis.producers.readers.kernel_log import KernelLog
 
@@ -145,3 +146,16 @@ def test_no_bytes_whatever_do_more_than_be_unread(content: bytes) -> None:
     bundle = read_bundle([root])
     assert len(bundle.logs) + len(bundle.dumps) + len(bundle.unread) == 1
     assert all(each.why for each in bundle.unread)
+
+
+def test_of_the_later_part_of_an_endless_log_only_telling_lines_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_log, "WHOLE_LINES_MAX", 3)
+    monkeypatch.setattr(kernel_log, "LINES_MAX", 5)
+    lines = [f"[{k:5d}.000000] usb 1-1: new device {k}" for k in range(1, 10)]
+    lines += [f"[  100.{k:06d}] {XID}" for k in range(4)]
+    log = read(tmp_path, "\n".join(lines))
+    assert [number for number, _ in texts(log)] == [1, 2, 3, 10, 11]
+    assert log is not None
+    assert log.skimmed

@@ -16,6 +16,7 @@ from nemesis.producers.readers.bundle import DumpFile, Unread
 SAME_MOMENT_NS: Final = 3_600_000_000_000  # a watchdog dumps within its timeout, 10 or 30 min
 DEFAULT_JOB: Final = "job"
 MISSING_SHARE: Final = 4  # at most a quarter of a job dies so fast that it writes nothing
+NODE_RANKS_MIN: Final = 4  # the smallest training node that is common
 
 
 class Run(msgspec.Struct):
@@ -137,8 +138,11 @@ def _run(ranks: dict[int, DumpFile], groups: Sequence[object]) -> Run:
 def _fell_together(without: Sequence[int], world: int) -> bool:
     """Whether ranks without a dump look like one process or one node that died.
 
-    Scattered ranks, or most of a job, look like files that nobody copied.
+    Ranks are numbered node by node, so those of a node are a block that starts at a multiple of
+    its length. Scattered ranks, or most of a job, look like files that nobody copied.
     """
-    if not without or len(without) * MISSING_SHARE > world:
-        return False
-    return without[-1] - without[0] + 1 == len(without)
+    count = len(without)
+    if count == 1:
+        return world > 2
+    block = count >= NODE_RANKS_MIN and without[-1] - without[0] + 1 == count
+    return block and without[0] % count == 0 and count * MISSING_SHARE <= world

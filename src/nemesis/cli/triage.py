@@ -36,7 +36,7 @@ def triage(
     from nemesis.views.triage_text import text_of
 
     bundle = read_bundle(paths)
-    answer = _answer(bundle)
+    answer = answer_to(bundle)
     if json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer), indent=1).decode())
         sys.stdout.write("\n")
@@ -55,10 +55,11 @@ def triage_paths(paths: list[Path]) -> "Triage":
     """
     from nemesis.producers.readers.bundle import read_bundle
 
-    return _answer(read_bundle(paths))
+    return answer_to(read_bundle(paths))
 
 
-def _answer(bundle: "Bundle") -> "Triage":
+def answer_to(bundle: "Bundle") -> "Triage":
+    """The answer to a bundle that was read."""
     import msgspec
 
     from nemesis.producers.readers.bundle_facts import BundleFacts

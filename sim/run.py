@@ -162,7 +162,7 @@ async def _ready(log: Log, names: set[str]) -> None:
         async with asyncio.timeout(READY_TIMEOUT_S):
             if names:
                 async for record in log.follow(1, subject=EVENTS_SUBJECT):
-                    fact = fact_of(record)
+                    fact = fact_of(record, record.stored_ns)
                     if fact is not None and isinstance(fact.data, ProcessorStarted):
                         names.discard(fact.data.name)
                         if not names:

@@ -2,7 +2,7 @@
 
 Pure. A component that was named and is neither the culprit, nor what the culprit took down with
 it, is a wrong blame; that is counted apart, because it is the worst error of all. All times are
-log time, in a simulator simulated time.
+simulated time: `at_ns` of a fact is when the log stored it, finer than log time's seconds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -73,27 +73,22 @@ def score(
     job: str,
 ) -> Score:
     """Judge a run by its log; `facts` in order of the log, those of READ suffice."""
-    verdicts: list[FaultAttributed] = []
-    decisions: list[RecoveryDecided] = []
-    for fact in facts:
-        if isinstance(fact.data, FaultAttributed):
-            verdicts.append(fact.data)
-        elif isinstance(fact.data, RecoveryDecided):
-            decisions.append(fact.data)
+    seen = list(facts)
+    verdicts = [fact for fact in seen if isinstance(fact.data, FaultAttributed)]
+    decisions = [fact for fact in seen if isinstance(fact.data, RecoveryDecided)]
+    fault_of = _fault_by_incident(faults, verdicts, job)
     scored: list[FaultScore] = []
-    explained: set[str] = set()
-    for fault in faults:
-        incidents = _incidents_of(fault, verdicts, explained)
-        explained |= incidents
-        about = [verdict for verdict in verdicts if verdict.incident in incidents]
-        decided = [each for each in decisions if _answers(each, fault, incidents)]
+    for number, fault in enumerate(faults):
+        about = [each for each in verdicts if fault_of[each.data.incident] == number]
+        incidents = {each.data.incident for each in about}
+        decided = [each for each in decisions if _answers(each.data, fault, incidents)]
         resumed = [each for each in memberships if each.epoch > 0 and each.at_ns > fault.at_ns]
         scored.append(_judge(fault, about, decided, resumed, job))
-    strange = [v.incident for v in verdicts if v.culprits and v.incident not in explained]
+    strange = [v.data for v in verdicts if v.data.culprits and fault_of[v.data.incident] is None]
     last = memberships[-1] if memberships else None
     return Score(
         faults=tuple(scored),
-        false_alarms=tuple(dict.fromkeys(strange)),
+        false_alarms=tuple(dict.fromkeys(verdict.incident for verdict in strange)),
         recovered=all(each.to_resume_ms is not None for each in scored),
         steps_redone_count=last.redone_count if last else 0,
         restarts_count=last.restarts_count if last else 0,
@@ -101,16 +96,31 @@ def score(
     )
 
 
-def _incidents_of(
-    fault: FaultInjected, verdicts: Sequence[FaultAttributed], explained: set[str]
-) -> set[str]:
-    """Incidents that opened after the fault and are not another fault's."""
-    first: dict[str, int] = {}
-    for verdict in verdicts:
-        first.setdefault(verdict.incident, verdict.at_ns)
-    # log time is the last tick's, so up to a second older than the fact it stands for
-    since_ns = fault.at_ns - 1_000_000_000
-    return {i for i, at_ns in first.items() if at_ns >= since_ns and i not in explained}
+def _touched(fault: FaultInjected, job: str) -> set[str]:
+    """The culprit and what it took down with it."""
+    ranks = {rank_name(job, number) for number in fault.lost_ranks}
+    return {fault.culprit, node_name(fault.node), *ranks}
+
+
+def _fault_by_incident(
+    faults: Sequence[FaultInjected], verdicts: Sequence[Fact], job: str
+) -> dict[str, int | None]:
+    """Which fault each incident is about: one that it names a part of, else the last before it.
+
+    None for an incident that opened before any fault.
+    """
+    first_ns: dict[str, int] = {}
+    named: dict[str, set[str]] = {}
+    for fact in verdicts:
+        first_ns.setdefault(fact.data.incident, fact.at_ns)
+        named.setdefault(fact.data.incident, set()).update(c.id for c in fact.data.culprits)
+    about: dict[str, int | None] = {}
+    for incident, at_ns in first_ns.items():
+        before = [n for n, fault in enumerate(faults) if fault.at_ns <= at_ns]
+        fitting = [n for n in before if named[incident] & _touched(faults[n], job)]
+        likely = fitting or before
+        about[incident] = likely[-1] if likely else None
+    return about
 
 
 def _answers(decided: RecoveryDecided, fault: FaultInjected, incidents: set[str]) -> bool:
@@ -123,38 +133,34 @@ def _answers(decided: RecoveryDecided, fault: FaultInjected, incidents: set[str]
 
 def _judge(
     fault: FaultInjected,
-    about: Sequence[FaultAttributed],
-    decided: Sequence[RecoveryDecided],
+    about: Sequence[Fact],
+    decided: Sequence[Fact],
     resumed: Sequence[MembershipFormed],
     job: str,
 ) -> FaultScore:
     # a fault may open several incidents; the first one that names a component stands for it
-    named_first = next((each for each in about if each.culprits), about[0] if about else None)
-    final = next(
-        (v for v in reversed(about) if named_first and v.incident == named_first.incident), None
-    )
-    touched = {fault.culprit, node_name(fault.node)} | {
-        rank_name(job, number) for number in fault.lost_ranks
-    }
+    first = next((each for each in about if each.data.culprits), about[0] if about else None)
+    same = [each.data for each in about if first and each.data.incident == first.data.incident]
+    final: FaultAttributed | None = same[-1] if same else None
+    action = decided[-1].data.action if decided else ""
     named = tuple(culprit.id for culprit in final.culprits) if final else ()
-    ever = dict.fromkeys(culprit.id for verdict in about for culprit in verdict.culprits)
+    ever = dict.fromkeys(culprit.id for each in about for culprit in each.data.culprits)
     return FaultScore(
         kind=fault.kind,
         culprit=fault.culprit,
-        detected=bool(about),
+        detected=first is not None,
         verdict=final.verdict if final else "",
         named=named,
         class_right=final is not None and final.fault_class in fault.classes,
         culprit_right=named == (fault.culprit,),
-        wrong_blame=tuple(each for each in ever if each not in touched),
-        action=decided[-1].action if decided else "",
-        action_right=bool(decided) and decided[-1].action in fault.actions,
-        to_verdict_ms=_since_ms(fault, named_first.at_ns if named_first else None),
-        to_decision_ms=_since_ms(fault, decided[0].at_ns if decided else None),
-        to_resume_ms=_since_ms(fault, resumed[0].at_ns if resumed else None),
+        wrong_blame=tuple(each for each in ever if each not in _touched(fault, job)),
+        action=action,
+        action_right=action in fault.actions,
+        to_verdict_ms=_since_ms(fault, first),
+        to_decision_ms=_since_ms(fault, decided[0] if decided else None),
+        to_resume_ms=_since_ms(fault, resumed[0] if resumed else None),
     )
 
 
-def _since_ms(fault: FaultInjected, at_ns: int | None) -> int | None:
-    # what is known to the second cannot come before its cause
-    return None if at_ns is None else max(0, at_ns - fault.at_ns) // 1_000_000
+def _since_ms(fault: FaultInjected, what: Fact | MembershipFormed | None) -> int | None:
+    return None if what is None else (what.at_ns - fault.at_ns) // 1_000_000

@@ -45,12 +45,14 @@ class Show:
         self._start_ns = start_ns
         self._world = cluster.world
         self._epochs = {0}
+        self._broken_ns = start_ns
         self._verdicts: set[tuple[str, str, tuple[str, ...]]] = set()
         self._actions: dict[str, RecoveryDecided] = {}
 
     def truth(self, entry: FaultInjected | MembershipFormed) -> list[Text]:
         """A ledger entry."""
         if isinstance(entry, FaultInjected):
+            self._broken_ns = entry.at_ns
             ranks = format_ranks(entry.lost_ranks)
             return [
                 self._line(
@@ -72,7 +74,8 @@ class Show:
                 f"{entry.world} ranks ({entry.world - before:+d})",
             ),
             self._under(
-                f"steps redone {entry.redone_count}, process restarts {entry.restarts_count}"
+                f"steps lost {entry.redone_count}, process restarts {entry.restarts_count}, "
+                f"{(entry.at_ns - self._broken_ns) / 1e9:.1f} s after the fault (simulated)"
             ),
         ]
 
@@ -83,20 +86,20 @@ class Show:
         """
         match fact.data:
             case FaultAttributed():
-                return self._verdict(fact.data)
+                return self._verdict(fact.data, fact.at_ns)
             case QuiesceDecided():
                 dead = format_ranks(fact.data.dead_ranks)
                 text = f"hold {fact.data.job} in epoch {fact.data.epoch}, fence rank {dead}"
-                return [self._line("DECISION", fact.data.at_ns, text)]
+                return [self._line("DECISION", fact.at_ns, text)]
             case RecoveryDecided():
-                return self._decision(fact.data)
+                return self._decision(fact.data, fact.at_ns)
             case RecoveryWithheld():
                 text = f"{fact.data.action} of {fact.data.target}: {fact.data.reason}"
-                return [self._line("WITHHELD", fact.data.at_ns, text)]
+                return [self._line("WITHHELD", fact.at_ns, text)]
             case AttemptCompleted():
-                return self._completed(fact.data, measured_ms)
+                return self._completed(fact.data, fact.at_ns, measured_ms)
             case AttemptFailed() | AttemptOutcomeUnknown():
-                return [self._line("FAILED", fact.data.at_ns, fact.data.reason)]
+                return [self._line("FAILED", fact.at_ns, fact.data.reason)]
             case _:
                 return []
 
@@ -122,7 +125,7 @@ class Show:
             lines.append(self._under("the job did not go on", "bold red"))
         return lines
 
-    def _verdict(self, verdict: FaultAttributed) -> list[Text]:
+    def _verdict(self, verdict: FaultAttributed, at_ns: int) -> list[Text]:
         named = tuple(culprit.id for culprit in verdict.culprits)
         said = (verdict.incident, verdict.verdict + verdict.fault_class, named)
         if said in self._verdicts:
@@ -132,7 +135,7 @@ class Show:
         lines = [
             self._line(
                 "VERDICT",
-                verdict.at_ns,
+                at_ns,
                 f"{verdict.fault_class}: {who} "
                 f"({verdict.verdict}, {verdict.confidence_ppm / 10_000:.0f} %)",
             ),
@@ -148,23 +151,23 @@ class Show:
         lines += [self._under(f"missing: {each}", "dim") for each in verdict.missing]
         return lines
 
-    def _decision(self, decided: RecoveryDecided) -> list[Text]:
+    def _decision(self, decided: RecoveryDecided, at_ns: int) -> list[Text]:
         self._actions[decided.decision] = decided
         what = f"{decided.action} {decided.target}"
         if decided.members:
             what += f": epoch {decided.epoch}, {decided.world} ranks go on"
-        lines = [self._line("DECISION", decided.at_ns, f"{what} ({decided.mode})")]
+        lines = [self._line("DECISION", at_ns, f"{what} ({decided.mode})")]
         lines.append(self._under(decided.reason))
         lines += [self._under(f"not {refused}", "dim") for refused in decided.rungs_refused]
         return lines
 
-    def _completed(self, done: AttemptCompleted, measured_ms: int | None) -> list[Text]:
+    def _completed(self, done: AttemptCompleted, at_ns: int, measured_ms: int | None) -> list[Text]:
         decided = self._actions.get(done.decision)
         if decided is None or not decided.members:
             return []
         label = "SHRINK" if decided.action == "shrink" else "RECOVERY"
         text = f"epoch {done.epoch}, members {decided.members}, world {done.world}"
-        lines = [self._line(label, done.at_ns, text)]
+        lines = [self._line(label, at_ns, text)]
         measured = f", {measured_ms} ms measured from decision to effect" if measured_ms else ""
         lines.append(
             self._under(f"goes on from step {done.step}, restarts {done.restarts}{measured}")
@@ -176,7 +179,7 @@ class Show:
             return "right" if right else "WRONG"
 
         def after(ms: int | None) -> str:
-            return "never" if ms is None else f"after {ms / 1000:.1f} s"
+            return "never" if ms is None else f"after {ms / 1000:.2f} s"
 
         return [
             Text.assemble(

@@ -48,7 +48,7 @@ class Watcher:
     async def follow(self, log: Log) -> None:
         """Read the events of the log as they come, for ever."""
         async for record in log.follow(1, subject=EVENTS_SUBJECT):
-            fact = fact_of(record)
+            fact = fact_of(record, self._clock.at_ns(record.stored_ns))
             if fact is not None:
                 self.facts.append(fact)
                 self._emit(self._show.fact(fact, measured_ms=self._measured_ms(fact, record)))
@@ -96,8 +96,8 @@ class Watcher:
         return None
 
 
-def fact_of(record: Record) -> Fact | None:
-    """The event in a record; None where it is of a release that is not ours."""
+def fact_of(record: Record, at_ns: int) -> Fact | None:
+    """The event in a record, seen at `at_ns`; None where it is of a release that is not ours."""
     _, token, key = split_subject(record.subject)
     try:
         event, data = decode_conclusion(token, record.payload)
@@ -108,7 +108,7 @@ def fact_of(record: Record) -> Fact | None:
         kind=token,
         key=key,
         id=event.id,
-        at_ns=data.at_ns,
+        at_ns=at_ns,
         log_time_ns=data.at_ns,
         late=False,
         data=data,

@@ -163,6 +163,20 @@ def test_a_second_incident_that_names_nobody_does_not_replace_the_verdict() -> N
     assert result.faults[0].culprit_right
 
 
+def test_two_faults_at_once_are_told_apart_by_what_is_named() -> None:
+    planned = FaultPlanned(kind="xid48", after_s=8.0, node="n002", gpu=0)
+    other = injected(plan_faults(CLUSTER, [planned], 1)[0], 100 * SECOND)
+    facts = [
+        verdict(109, other.culprit, incident="i-2", fault_class="gpu.memory"),
+        verdict(109, GPU),
+        decision(110),
+        decision(111, incident="i-2"),
+    ]
+    result = score([fault(), other], [resumed(112)], facts, job="llama")
+    assert [each.culprit_right for each in result.faults] == [True, True]
+    assert result.passed
+
+
 def test_the_first_membership_of_the_job_is_no_recovery() -> None:
     assert not judge(
         verdict(109, GPU), decision(110), memberships=[resumed(110, epoch=0)]

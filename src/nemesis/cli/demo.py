@@ -104,18 +104,16 @@ def _list(scenarios: tuple[Any, ...], json: bool) -> None:
 
 def _document(options: "Options", outcome: "Outcome") -> dict[str, Any]:
     """What a run was, for programs; times in ns are simulated."""
-    import msgspec
-
     return {
         "scenario": options.scenario.name,
         "seed": options.seed,
         "speed": options.speed,
         "without": options.without,
         "passed": outcome.score.passed,
-        "score": msgspec.to_builtins(outcome.score),
-        "ledger": [msgspec.to_builtins(each) for each in outcome.truths],
+        "score": outcome.score,
+        "ledger": outcome.truths,
         "facts": [
-            {"seq": fact.seq, "fact": fact.kind, "data": msgspec.to_builtins(fact.data)}
+            {"seq": fact.seq, "fact": fact.kind, "data": fact.data}
             for fact in outcome.facts
             if fact.kind != "log_measured"
         ],

@@ -66,6 +66,11 @@ class CopyStatus(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def copies_folder(cell_folder: Path) -> Path:
+    """Where the copies of a cell on this machine keep what outlives them, and say how they are."""
+    return cell_folder / "copies"
+
+
 def write_status(folder: Path, copies: Iterable[CopyStatus]) -> None:
     """Replace the files of these copies."""
     for each in copies:

@@ -8,6 +8,7 @@ from nemesis.cli.events import events, telemetry
 from nemesis.cli.incident import incident
 from nemesis.cli.record import record
 from nemesis.cli.replay import replay
+from nemesis.cli.run import run
 from nemesis.cli.schema import schema
 from nemesis.cli.status import status
 from nemesis.cli.triage import triage
@@ -43,6 +44,7 @@ app.command()(events)
 app.command()(incident)
 app.command()(record)
 app.command()(replay)
+app.command()(run)
 app.add_typer(schema, name="schema")
 app.command()(status)
 app.add_typer(telemetry, name="telemetry")

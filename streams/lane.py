@@ -63,6 +63,7 @@ class Lane:
         self._cursor: Final = cursor_subject(processor.name)
         self._lost: tuple[int, int] | None = None
         """Sequences that expired before the next input."""
+        self._skipped_seq = 0
         self._start(Fold(processor), Position())
 
     @property
@@ -72,8 +73,13 @@ class Lane:
 
     @property
     def full(self) -> bool:
-        """Stepping must pause until the log has taken what waits."""
-        return len(self.committer.outbox) > AHEAD_MAX
+        """Stepping must pause until the log has taken what waits.
+
+        A skip must be in the log before the next step, which may kill too: deaths are counted for
+        one input only.
+        """
+        outbox = self.committer.outbox
+        return len(outbox) > AHEAD_MAX or self._skipped_seq > outbox.position.in_seq
 
     async def open(self) -> bool:
         """Take up the state at the position; False while another version answers."""
@@ -147,6 +153,7 @@ class Lane:
     def _start(self, fold: Fold, position: Position) -> None:
         self.fold = fold
         self._lost = None
+        self._skipped_seq = 0
         self._comparison = Comparison(self.name, fold.seq)
         self._snapshot_at = asyncio.get_running_loop().time()
         self.committer = Committer(
@@ -189,6 +196,8 @@ class Lane:
         hands_over = fold.superseded_by is not None
         begins = fold.active and not answers
         skipped = seq in fold.skips
+        if skipped:
+            self._skipped_seq = seq
         if begins or skipped or (hands_over and answers) or self._snapshot_due():
             self._snapshot_at = asyncio.get_running_loop().time()
             added |= outbox.add_state(

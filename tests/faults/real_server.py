@@ -9,7 +9,8 @@ from pathlib import Path
 
 from nemesis.streams.children import die_with_parent
 from nemesis.streams.log import Log, connect
-from nemesis.streams.provision import Limits, provision
+from nemesis.streams.permissions import STREAM
+from nemesis.streams.provision import Limits, provision, wanted_streams
 from nemesis.streams.server import nats_server_program
 
 
@@ -43,6 +44,16 @@ class RealServer:
 
     async def stop(self) -> None:
         await self._end(signal.SIGTERM)
+
+    async def raise_limit(self, log_bytes: int) -> None:
+        """As a person does who finds the log full."""
+        [wanted] = [each for each in wanted_streams(self._limits) if each["name"] == STREAM]
+        wanted["max_bytes"] = log_bytes
+        async with await self.connect() as log:
+            answer = await log.connection.request(
+                f"$JS.API.STREAM.UPDATE.{STREAM}", json.dumps(wanted).encode()
+            )
+        assert "error" not in json.loads(answer.data), answer.data
 
     async def save_store(self, name: str) -> None:
         """A copy of the store as a backup would have it."""

@@ -89,3 +89,9 @@ def test_a_gpu_that_fell_off_the_bus_explains_the_ranks_that_stall_on_its_node(
     assert [each.id for each in answer.culprits] == ["gpu/n3/0000:91:00.0"]
     assert {"rank/job/12", "rank/job/14"} <= set(answer.victims)
     assert answer.others == []
+
+
+def test_runs_in_folders_side_by_side_are_judged_each_for_itself() -> None:
+    answer = triage_paths([DATA / "nvrx_fr_traces"])
+    blamed = {culprit.id for each in (answer, *answer.others) for culprit in each.culprits}
+    assert blamed == {f"rank/job-{run}/{rank}" for run, ranks in TRUTH.items() for rank in ranks}

@@ -92,15 +92,17 @@ class BundleFacts:
         anyone = next(iter(run.dumps.values()))
         for rank in sorted({*run.dumps, *run.missing}):
             file = run.dumps.get(rank)
-            node = self._node_of(file or anyone)
+            node = self._node_of(run, file or anyone)
             numbers[node, "collective"] += 1
             fact = _recorded(run, rank, file, node, numbers[node, "collective"])
             origin = Origin((file or anyone).file, None, missing=file is None)
             self._origins[observation_id("collective", fact)] = origin
             yield fact
 
-    def _node_of(self, file: DumpFile) -> str:
-        return self._places.get(file.file.rpartition("/")[0], UNKNOWN_HOST)
+    def _node_of(self, run: Run, file: DumpFile) -> str:
+        """The host beside whose log a dump lies; runs of unknown hosts share none."""
+        place = self._places.get(file.file.rpartition("/")[0])
+        return place or (UNKNOWN_HOST if len(self.runs) == 1 else run.job)
 
 
 def _recorded(run: Run, rank: int, file: DumpFile | None, node: str, n: int) -> CollectiveRecorded:

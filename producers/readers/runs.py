@@ -47,7 +47,7 @@ def sort_runs(files: Sequence[DumpFile], unread: list[Unread], notes: list[str])
         else:
             ranks[rank] = file
     groups: list[dict[int, DumpFile]] = []
-    for _, ranks in sorted(series.items()):
+    for _, ranks in sorted(series.items(), key=lambda item: (item[0].count("/"), item[0])):
         _drop_stale(ranks, unread)
         if ranks and not _joined(ranks, groups, notes):
             groups.append(ranks)
@@ -119,10 +119,11 @@ def _newest_ns(ranks: dict[int, DumpFile]) -> int:
 
 
 def _run(ranks: dict[int, DumpFile], groups: Sequence[object]) -> Run:
-    folder = PurePosixPath(min(file.file for file in ranks.values())).parent.as_posix()
-    place = folder.replace("/", ".")
+    folders = [PurePosixPath(file.file).parent for file in ranks.values()]
+    folder = min(folders, key=lambda folder: (len(folder.parts), folder))
+    place = ".".join(folder.parts)
     # a job's name never is a bare number: `rank/4/2` reads like rank 4
-    job = DEFAULT_JOB if len(groups) == 1 or place in ("", ".") else f"{DEFAULT_JOB}-{place}"
+    job = DEFAULT_JOB if len(groups) == 1 or not place else f"{DEFAULT_JOB}-{place}"
     world = _world(ranks)
     without = tuple(sorted(world - ranks.keys()))
     told = _fell_together(without, len(world))

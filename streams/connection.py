@@ -243,8 +243,8 @@ class Connection:
         if not self.client.is_connected:
             raise LogUnavailableError("not connected to the log")
         try:
-            # nats-py sends the ping ahead of what waits to be sent; the second one is behind it
-            await self.client.flush(timeout=5)
+            # nats-py's flush sends its ping ahead of what still waits to be sent
+            await self.client._flush_pending(force_flush=True)
             await self.client.flush(timeout=5)
         except (nats_errors.Error, TimeoutError) as error:
             raise LogUnavailableError(f"the server does not answer: {error}") from error

@@ -33,6 +33,7 @@ class Answering(Connection):
 
     def __init__(self, data: bytes = b"", headers: dict[str, str] | None = None) -> None:
         self.wakes: set[asyncio.Event] = set()  # type: ignore[misc]
+        self.lost_count = 0
         self._msg = Msg(_client=None, data=data, headers=headers)  # type: ignore[arg-type]
 
     async def request(self, *args: object, **options: object) -> Msg:
@@ -91,6 +92,34 @@ def test_what_the_server_says_about_a_pull(
         return reader._goes_on(Answering(headers=headers)._msg), reader._outstanding
 
     assert asyncio.run(said()) == (goes_on, outstanding)
+
+
+def delivered(seq: int, delivery: int, *, domain: str = "") -> Msg:
+    """A record as JetStream delivers it."""
+    start = f"$JS.ACK.{domain}.hash." if domain else "$JS.ACK."
+    end = ".random" if domain else ""
+    reply = f"{start}NEMESIS.consumer.1.{seq}.{delivery}.777.3{end}"
+    return Msg(_client=None, subject="nemesis.cursor.x", reply=reply, data=b"%d" % seq)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("domain", ["", "hub"])
+def test_records_before_the_end_of_a_consumer_are_handed_out_and_none_behind_it(
+    domain: str,
+) -> None:
+    async def taken(end: Msg, *, lost: bool) -> list[int]:
+        connection = Answering()
+        reader = Reader(connection, "NEMESIS", 5)
+        connection.lost_count = int(lost)
+        arrived = [delivered(5, 1, domain=domain), delivered(8, 2, domain=domain)]
+        records = reader._taken([*arrived, end, delivered(10, 4, domain=domain)])
+        assert all(r.stored_ns == 777 and r.payload == b"%d" % r.seq for r in records)
+        assert (reader.last_seq, reader.pending_count) == (8, 3)
+        return [r.seq for r in records]
+
+    deleted = Answering(headers={"Status": "409", "Description": "Consumer Deleted"})._msg
+    assert asyncio.run(taken(deleted, lost=False)) == [5, 8]
+    # a gap of deliveries across a broken connection is no loss: a new consumer starts behind 8
+    assert asyncio.run(taken(delivered(10, 4, domain=domain), lost=True)) == [5, 8]
 
 
 @pytest.mark.parametrize(
@@ -174,6 +203,7 @@ def test_a_server_that_ignores_its_end_is_killed(
         launching = asyncio.ensure_future(server._launch())
         await until(lambda: server.pid is not None, "the program runs")
         pid = server.pid
+        assert pid is not None
         await server.stop()
         with pytest.raises(ServerStartError):
             await launching

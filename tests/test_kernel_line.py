@@ -163,6 +163,14 @@ def test_whatever_follows_a_prefix_is_read_or_is_nothing(prefix: str, rest: str)
     assert line is None or 0 <= line.time_ns < 2**63
 
 
+@given(st.lists(st.sampled_from([prefix for prefix, *_ in PREFIXES]), max_size=4))
+def test_prefixes_in_any_number_and_order_leave_the_text(prefixes: list[str]) -> None:
+    line = parse_line("".join(prefixes) + XID)
+    assert line is not None
+    assert line.text == XID
+    assert line.from_kernel
+
+
 def test_the_public_lines_keep_their_text_under_every_prefix(shared: Path) -> None:
     rows = (shared / "data" / "kmsg_xid_fixtures.jsonl").read_text().splitlines()
     assert len(rows) == 215

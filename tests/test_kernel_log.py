@@ -83,6 +83,15 @@ def test_json_of_a_container_runtime_is_read(tmp_path: Path) -> None:
     assert log.lines[0][1].clock == "wall"
 
 
+def test_json_of_a_shape_of_its_own_is_searched_for_what_a_kernel_says(tmp_path: Path) -> None:
+    record = {"resource": {"zone": "a"}, "jsonPayload": {"text": XID, "n": 1}}
+    ((number, text),) = texts(read(tmp_path, json.dumps(record)))
+    assert number == 1
+    assert text.startswith(XID)
+    listed = json.dumps([{"_TRANSPORT": "kernel", "MESSAGE": XID}] * 2, indent=2)
+    assert texts(read(tmp_path, listed)) == [(4, XID), (8, XID)]
+
+
 def test_device_lines_after_a_kmsg_record_are_no_messages(tmp_path: Path) -> None:
     kmsg = f"4,1,100,-;{XID}\n SUBSYSTEM=pci\n DEVICE=+pci:0000:9b:00.0\n4,2,200,-;second\n"
     assert texts(read(tmp_path, kmsg)) == [(1, XID), (4, "second")]

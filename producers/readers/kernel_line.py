@@ -245,7 +245,7 @@ def parse_line(raw: str) -> KernelLine | None:
         if not went_on:
             break
         timed = line.clock != "none"
-    if line.from_kernel is None and (found := _LATER.search(text)) is not None:
+    if line.from_kernel is not False and (found := _LATER.search(text)) is not None:
         text, line.from_kernel = text[found.start() :], True
     line.text = text.strip()[:_TEXT_CHARS_MAX]
     return line if line.text else None

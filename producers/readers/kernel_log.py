@@ -26,9 +26,9 @@ _HOST_KEYS: Final = ("_HOSTNAME", "hostname", "host")
 _TEXT_KEYS: Final = ("MESSAGE", "message", "log", "msg")
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 # /dev/kmsg gives a record's device after it, one ` KEY=value` a line; JSON has brackets
-_NO_MESSAGE: Final = re.compile(r" [A-Z_]+=|[\[\]}],?\s*\Z")
+_NO_MESSAGE: Final = re.compile(r" [A-Z_]+=|\s*[\[\]}],?\s*\Z")
 # journalctl -o export, -o verbose, -o json-pretty: how a record begins and what a field looks like
-_RECORD_START: Final = re.compile(r"__CURSOR=|(\w{3} [\d-]+ [\d:.]+ \S+) \[s=|\{\s*\Z")
+_RECORD_START: Final = re.compile(r"__CURSOR=|(\w{3} [\d-]+ [\d:.]+ \S+) \[s=|\s*\{\s*\Z")
 _FIELD: Final = re.compile(r'\s*(?:"([A-Z_][A-Z0-9_]*)" ?: ?(.*?),?\Z|([A-Z_][A-Z0-9_]*)=(.*))')
 
 
@@ -143,7 +143,12 @@ def _from_json(raw: str) -> KernelLine | None:
         record = msgspec.json.decode(raw.rstrip().rstrip(","))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return parse_line(raw)
-    return _from_fields(record) if isinstance(record, dict) else None
+    line = _from_fields(record) if isinstance(record, dict) else None
+    if line is None:
+        # a shape of somebody's own: worth a look for what only a kernel says
+        found = parse_line(raw)
+        line = found if found is not None and found.from_kernel else None
+    return line
 
 
 def _from_fields(record: Mapping[str, object]) -> KernelLine | None:

@@ -79,3 +79,26 @@ def test_every_test_can_fail() -> None:
                 if not re.search(r"assert|raises|check_|expect", body):
                     idle.append(f"{ids(path)}: {node.name}")
     assert idle == []
+
+
+def test_every_part_of_the_code_is_imported_by_something() -> None:
+    sources = {p: p.read_text() for p in tracked(".py")}
+    dead = []
+    for path in code_files():
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        module = ".".join(parts[2:] if parts[0] == "src" else parts)
+        if path.name in ("__init__.py", "__main__.py") or path.name == "app.py":
+            continue
+        package, _, name = f"nemesis.{module}".rpartition(".")
+        pattern = (
+            rf"nemesis\.{re.escape(module)}\b|from {re.escape(package)} import [^\n]*\b{name}\b"
+        )
+        multi = rf"from {re.escape(package)} import \([^)]*\b{name}\b"
+        used = any(
+            re.search(pattern, text) or re.search(multi, text)
+            for other, text in sources.items()
+            if other != path
+        )
+        if not used:
+            dead.append(ids(path))
+    assert dead == []

@@ -1,0 +1,42 @@
+"""`make bench`: Table 1, goal beside result, a miss marked. `--long`: the soaks.
+
+Nothing else may run on the machine meanwhile. Simulated figures say so.
+"""
+
+import asyncio
+import os
+import platform
+import sys
+import time
+from collections.abc import Awaitable, Callable
+
+from nemesis import __version__
+from tests.bench import attributing, catch_up, pipeline, recovering, replaying
+from tests.bench.row import Row
+
+SHORT = (recovering.measure, attributing.measure, pipeline.measure, replaying.measure)
+LONG = (catch_up.measure,)
+
+
+async def main(measures: tuple[Callable[[], Awaitable[list[Row]]], ...]) -> int:
+    """Measure, print a row as soon as it is there; 1 where a goal was missed."""
+    cores = len(os.sched_getaffinity(0))
+    print(f"Table 1, NEMESIS {__version__}, {cores} cores, {platform.machine()}")
+    print(f"load before: {os.getloadavg()[0]:.2f}; figures are worth nothing above 0.2\n")
+    print(f"{'':4}{'figure':34}{'result':>12} {'unit':11}{'goal':>9} {'':7} how")
+    missed = 0
+    started = time.monotonic()
+    for measure in measures:
+        for row in await measure():
+            goal = str(row.goal) if row.goal else ""
+            print(
+                f"{row.id:4}{row.what:34}{row.value:12,.4g} {row.unit:11}{goal:>9} "
+                f"{row.verdict:7} {row.how}",
+                flush=True,
+            )
+            missed += row.verdict == "MISSED"
+    print(f"\n{missed} missed, {time.monotonic() - started:.0f} s")
+    return 1 if missed else 0
+
+
+sys.exit(asyncio.run(main(LONG if "--long" in sys.argv else SHORT)))

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from nemesis.sim.run import Options, Outcome
+    from nemesis.sim.cell import Options
+    from nemesis.sim.run import Outcome
 
 
 def demo(
     scenario: str = typer.Option("gpu-off-bus", help="What breaks; `--list` names all."),
     seed: int = typer.Option(7, min=0, help="Draws the target and every reading."),
     speed: float = typer.Option(1.0, min=0.1, max=20.0, help="Simulated seconds in a real one."),
+    copies: int = typer.Option(1, min=1, max=4, help="Of the processors and of the actor."),
     without: list[str] = typer.Option([], help="Leave a part out: attribution, healer, job-actor."),
     duration: float = typer.Option(0.0, min=0.0, help="Simulated seconds; 0: until it is over."),
     cluster: Path | None = typer.Option(None, help="A cluster file in place of the built-in one."),
@@ -31,13 +33,14 @@ def demo(
     if list_:
         _list(described.scenario, json)
         return
-    from nemesis.sim.run import Options
+    from nemesis.sim.cell import Options
 
     options = Options(
         cluster=described,
         scenario=described.scenario_named(scenario),
         seed=seed,
         speed=speed,
+        copies=copies,
         without=_checked(without),
         duration_s=duration,
         follow=follow,
@@ -52,7 +55,7 @@ def demo(
 
 
 def _checked(without: list[str]) -> tuple[str, ...]:
-    from nemesis.sim.run import PARTS
+    from nemesis.sim.cell import PARTS
 
     for part in without:
         if part not in PARTS:

@@ -38,6 +38,8 @@ class Attempting:
         self._notary: Final = notary
         self._heard: Final[set[str]] = set()
         self._refused: Final[dict[str, str]] = {}
+        self._listening_since_s = time.monotonic()
+        self._lost_count = channel.lost_count
 
     async def run(self) -> None:
         """Claim, act, observe, write."""
@@ -45,6 +47,7 @@ class Attempting:
         claim = await self._notary.claim(self._due)
         if not claim:
             return
+        self._listening_since_s = time.monotonic()
         while self._claims.seq < claim:
             await self._pause()
         if why := self._claims.forbids(self._decision):
@@ -101,7 +104,7 @@ class Attempting:
         members = parse_ranks(plan.members)
         silent = format_ranks(rank for rank in members if home[rank] not in self._heard)
         answer_s = ANSWER_S
-        if plan.kind == "hold":
+        if plan.kind == "hold" and not self._many_are_silent(home):
             answer_s = self._claims.policy.silence_wait_ns / 1e9
         if progress.outcome == "done":
             return self._completed(plan, progress, "", waited_s)
@@ -110,7 +113,7 @@ class Attempting:
             return self._failed(f"Node {node} refused the plan, {why}.", progress.lost)
         if progress.outcome == "failed":
             return self._failed(f"Rank {progress.lost} ended in the new epoch.", progress.lost)
-        if silent and waited_s > answer_s:
+        if silent and self._listened_s() > answer_s:
             if plan.kind == "hold":
                 return self._completed(plan, progress, silent, waited_s)
             return self._unknown(f"Rank {silent} is on a node that does not answer.", silent)
@@ -119,6 +122,20 @@ class Attempting:
                 return self._unknown("Not every node answered in time.", silent)
             return self._failed("Not every rank arrived in time.", progress.lost)
         return None
+
+    def _listened_s(self) -> float:
+        """How long agents could have been heard without a break: our own outage is no silence."""
+        channel = self._channel
+        if not channel.connected or channel.lost_count != self._lost_count:
+            self._listening_since_s = time.monotonic()
+            self._lost_count = channel.lost_count
+        return time.monotonic() - self._listening_since_s
+
+    def _many_are_silent(self, home: dict[int, str]) -> bool:
+        """Whether it is rather the network that fell silent, and may come back."""
+        nodes = set(home.values())
+        silent = nodes - self._heard
+        return len(silent) >= 3 and 10 * len(silent) > len(nodes)
 
     def _completed(
         self, plan: Plan, progress: Progress, silent: str, waited_s: float

@@ -58,6 +58,16 @@ class Channel:
         await self._connection.subscribe(ALL_REPORTS, self._hear_report)
         await self._connection.subscribe(ALL_HELLOS, self._hear_hello)
 
+    @property
+    def lost_count(self) -> int:
+        """How often we lost the server ourselves."""
+        return self._connection.lost_count
+
+    @property
+    def connected(self) -> bool:
+        """Whether agents can be heard now, as far as it depends on us."""
+        return self._connection.client.is_connected
+
     def states(self, job: str) -> dict[tuple[str, int], RankState]:
         """The newest state of each (node, rank) of a job."""
         return self._states.setdefault(job, {})

@@ -145,6 +145,15 @@ def test_a_device_name_with_a_colon_is_not_taken_for_host_and_program() -> None:
     assert other.text == "pci bus: resource 4"
 
 
+def test_brackets_of_a_kernel_line_are_not_taken_for_a_syslog_header() -> None:
+    line = parse_line(
+        "2026-08-11T03:14:22+00:00 node17 kernel: [   15.201377] [drm] [nvidia-drm] [GPU 1] Loading"
+    )
+    assert line is not None
+    assert (line.host, line.from_kernel) == ("node17", True)
+    assert line.text == "[drm] [nvidia-drm] [GPU 1] Loading"
+
+
 def test_carriage_returns_and_nuls_are_no_part_of_a_message() -> None:
     line = parse_line(f"[    1.000000] \0{XID}\r")
     assert line is not None

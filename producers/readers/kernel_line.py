@@ -157,7 +157,7 @@ def _take_nothing(match: re.Match[str], line: KernelLine) -> None:
 
 _DATE: Final = r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
 _HOST: Final = r"([A-Za-z0-9][A-Za-z0-9._-]{0,62})"
-_SENDER: Final = r"([A-Za-z][^\s:\[\]()]{0,62}|\([\w-]+\))(?:\[\d+\])?: ?"
+_SENDER: Final = r"([A-Za-z][^\s:\[\]()]{0,62}|\([\w-]+\))(?:\[\d+\])?: "
 _MONTH_DAY: Final = r"(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {0,2}(\d{1,2})"
 _WEEKDAY: Final = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _KERNEL_WORDS: Final = (
@@ -190,7 +190,7 @@ _PREFIXES: Final[tuple[tuple[str, str, _Take], ...]] = (
     # RFC 5424 header after its time: host app procid msgid structured-data
     (
         _DIGITS,
-        rf"{_DATE}(Z|[+-]\d\d:\d\d) {_HOST} (\S+) \S+ \S+ (?:-|\[[^\]]*\]) ",
+        rf"{_DATE}(Z|[+-]\d\d:\d\d) {_HOST} ([^\s:\[\]]+) (?:-|\w+) [^\s:\[\]]+ (?:-|\[[^\]]*\]) ",
         _take_rfc5424,
     ),
     # ISO 8601: rsyslog, journalctl -o short-iso, dmesg --time-format iso, container logs
@@ -225,7 +225,7 @@ _GREP: Final = re.compile(r"(?:[^\s:]*[/.][^\s:]*:)?(?:\d+[:-])?(?=\[|<\d|[A-Z][
 _START: Final = re.compile(_KERNEL_WORDS)
 _LATER: Final = re.compile(rf"(?<![\w/]){_KERNEL_WORDS}")
 _PAINT: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_STEPS_MAX: Final = 8
+_STEPS_MAX: Final = 20
 
 
 def parse_line(raw: str) -> KernelLine | None:

@@ -80,6 +80,7 @@ class Course:
         self.plan: Final = plan
         self.versions: Final[list[int]] = []
         self.difference: Difference | None = None
+        """The first conclusion that differs; else, at the end, the first state that does."""
         self.equal_count = 0
         """Conclusions that are the same, byte for byte."""
         self.states_equal_count = 0
@@ -91,6 +92,7 @@ class Course:
         self._fold: Fold | None = None
         self._expected: Final[deque[Emission]] = deque()
         self._answered_seq = plan.start_seq
+        self._state_difference: Difference | None = None
         self._states: Final = deque(sorted(plan.states))
         self._lost: Final = deque(sorted(plan.lost))
         self._begin(state)
@@ -121,7 +123,7 @@ class Course:
         if not self.done:
             self._nothing_left_up_to(self._answered_seq)
             self.unanswered_count = len(self._expected)
-        found = self.difference
+        self.difference = found = self.difference or self._state_difference
         if found is not None and any(seq <= found.seq for seq in self.plan.rereads):
             note = "a copy had lost its state before and read again what was left of the log"
             self.difference = msgspec.structs.replace(
@@ -204,8 +206,12 @@ class Course:
             if mine == recorded:
                 self.states_equal_count += 1
                 continue
-            self.difference = Difference(
-                kind="state", seq=at, recorded=f"sha256 {recorded}", replayed=f"sha256 {mine}"
+            self._state_difference = self._state_difference or Difference(
+                kind="state",
+                seq=at,
+                recorded=f"sha256 {recorded}",
+                replayed=f"sha256 {mine}",
+                note="conclusions were equal: state is kept differently, which needs a new version",
             )
 
     def _compare(self, item: Input, recorded: Recorded) -> None:

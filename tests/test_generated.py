@@ -1,7 +1,5 @@
 """Promises of what is generated: it is fresh, it is valid, and no fact changed behind its back."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import pytest
 from nemesis.schemas.evolution import broken_rules, described
 from nemesis.schemas.published import DIALECT, published_schema
 from nemesis.schemas.registry import EVENTS, TELEMETRY
+from tests.commands import nemesis
 from tests.generate import ASYNCAPI, JSON_SCHEMAS, ROOT, generated, recorded_description
 
 KINDS = {**TELEMETRY, **EVENTS}
@@ -83,15 +82,6 @@ def references(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for each in value:
             yield from references(each)
-
-
-def nemesis(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "nemesis.cli", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_schemas_can_be_listed_and_shown() -> None:

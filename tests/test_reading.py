@@ -31,6 +31,8 @@ from nemesis.schemas.operated import NoteAdded, ProcessorActivated
 from nemesis.streams.log import Log
 from nemesis.streams.runner import Runner
 from nemesis.streams.server import Server
+from tests.commands import Ran
+from tests.commands import nemesis as run
 
 pytestmark = pytest.mark.server
 SECOND_NS = 1_000_000_000
@@ -125,27 +127,18 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
     asyncio.run(cell.server.stop())
 
 
-def nemesis(cell: Cell, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the command."""
-    return subprocess.run(
-        [sys.executable, "-m", "nemesis.cli", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env=os.environ
-        | {"NEMESIS_STATE_DIR": str(cell.base), "NEMESIS_CELL": "reading"}
-        | variables,
-    )
+def nemesis(cell: Cell, *arguments: str) -> Ran:
+    """Run the command against this cell."""
+    return run(*arguments, NEMESIS_STATE_DIR=str(cell.base), NEMESIS_CELL="reading")
 
 
-def document(ran: subprocess.CompletedProcess[str]) -> Any:
+def document(ran: Ran) -> Any:
     """The JSON document on stdout."""
     assert ran.returncode == 0, ran.stderr
     return msgspec.json.decode(ran.stdout)
 
 
-def lines(ran: subprocess.CompletedProcess[str]) -> list[Any]:
+def lines(ran: Ran) -> list[Any]:
     """The JSON lines on stdout."""
     assert ran.returncode == 0, ran.stderr
     return [msgspec.json.decode(line) for line in ran.stdout.splitlines()]

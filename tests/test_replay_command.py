@@ -1,7 +1,5 @@
 """Promises of `nemesis replay` and `nemesis schema` as commands."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +10,8 @@ from nemesis.processors.attribution import Attribution
 from nemesis.processors.fold import Fold
 from nemesis.replay.versions import VersionNotHereError, latest, maker
 from nemesis.schemas.facts import Record
+from tests.commands import nemesis
 from tests.replay_logs import Copy, Log, write
-
-
-def nemesis(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command."""
-    return subprocess.run(
-        [sys.executable, "-m", "nemesis.cli", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
 
 
 def fallen_gpu(version: int = 1) -> list[Record]:

@@ -8,6 +8,8 @@ import typer
 if TYPE_CHECKING:
     from nemesis.streams.log import Log
 
+_TIMEOUT_S = 4.0  # a person waits
+
 CellOption = Annotated[
     str, typer.Option("--cell", help="A cell on this machine.", envvar="NEMESIS_CELL")
 ]
@@ -39,4 +41,4 @@ async def open_log(cell: str, server: str, context: str, credentials: Path | Non
         cell=cell,
         credentials_folder=credentials,
     )
-    return await target.connect("reader", name="nemesis")
+    return await target.connect("reader", name="nemesis", timeout_s=_TIMEOUT_S)

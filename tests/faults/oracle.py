@@ -9,6 +9,7 @@ from typing import Any
 
 from nemesis.processors.catalogue import Catalogue
 from nemesis.processors.fold import Fold, Input
+from nemesis.replay.verify import plans_of, verify_log
 from nemesis.schemas.facts import Record, decode_conclusion
 
 Said = tuple[str, str, bytes]
@@ -74,6 +75,9 @@ def judge(records: Iterable[Record], catalogue: Catalogue) -> None:
         assert ids == due_ids, f"{name}: order"
         for mine, theirs in zip(there, due, strict=True):
             assert mine == theirs, f"{name}: bytes of {mine[0]} differ"
+    plans = [plan for plan in plans_of(records) if plan.name in catalogue]
+    report = verify_log(records, plans, {}, lambda name, version: catalogue[name][version]())
+    assert report.verdict == "equal", report.processors
 
 
 def started(records: Iterable[Record], token: str) -> list[Any]:

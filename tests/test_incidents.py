@@ -1,0 +1,191 @@
+"""Promises of incidents for people: what belongs together, how it ended, its story."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nemesis.processors.fold import Input
+from nemesis.replay.reader import Recording
+from nemesis.schemas import decided, done, operated
+from nemesis.schemas.channels import ABSENT
+from nemesis.schemas.facts import Record, encode_observation
+from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed
+from nemesis.schemas.observed import SampleTaken
+from nemesis.views.incidents import Incident, Incidents, NoIncidentError, found
+from nemesis.views.shown import as_document, event_line, sample_blocks, telemetry_line
+from nemesis.views.stories import headline, story, verdict_text
+from tests.replay_logs import START_NS, Log
+
+RECORDINGS = Path(__file__).parent / "recordings"
+
+
+def verdict(**fields: object) -> FaultAttributed:
+    known: dict[str, object] = {
+        "at_ns": START_NS, "reason": "the GPU is gone", "incident": "i-1", "revision": 0,
+        "verdict": "attributed", "fault_class": "gpu.off_bus", "jobs": ("llama",),
+        "culprits": (Culprit(kind="gpu", id="gpu/n1/0000:1b:00.0"),), "confidence_ppm": 980_000,
+        "evidence": (Evidence(fact="n1/kernel/1/1", says="Xid 79", text="NVRM: Xid 79"),),
+        "victims": ("rank/llama/1",),
+    }  # fmt: skip
+    return msgspec.convert(known | fields, FaultAttributed)
+
+
+def recovery(**fields: object) -> decided.RecoveryDecided:
+    known: dict[str, object] = {
+        "at_ns": START_NS + 10**9, "reason": "a rank is lost", "decision": "llama/1",
+        "incident": "i-1", "mode": "act", "deadline_ns": 1, "job": "llama", "action": "shrink",
+        "target": "job/llama",
+    }  # fmt: skip
+    return msgspec.convert(known | fields, decided.RecoveryDecided)
+
+
+def attempt(struct: type[done.Attempt]) -> done.Attempt:
+    return struct(at_ns=START_NS + 2 * 10**9, reason="tried", decision="llama/1", actor="a1")
+
+
+def of(*facts: msgspec.Struct) -> Incident:
+    """The one incident in a log of these facts."""
+    log = Log()
+    log.kernel()
+    for number, data in enumerate(facts):
+        log.event(data, key=f"k{number}")
+    (incident,) = Incidents(log.records).by_id.values()
+    return incident
+
+
+VETO = operated.DecisionVetoed(at_ns=START_NS, by="bob", reason="not now", decision="llama/1")
+WITHHELD = decided.RecoveryWithheld(
+    at_ns=START_NS, reason="too many", incident="i-1", action="drain_node", target="node/n1",
+    limit="nodes_out_max",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("facts", "outcome"),
+    [
+        ([verdict()], "no action"),
+        ([verdict(), recovery()], "open"),
+        ([verdict(), recovery(), attempt(done.AttemptStarted)], "open"),
+        ([verdict(), recovery(), attempt(done.AttemptCompleted)], "recovered"),
+        ([verdict(), recovery(), attempt(done.AttemptFailed)], "failed"),
+        ([verdict(), recovery(), attempt(done.AttemptOutcomeUnknown)], "unknown"),
+        ([verdict(), recovery(), VETO], "vetoed"),
+        ([verdict(), WITHHELD], "withheld"),
+    ],
+)
+def test_an_incident_ends_as_its_last_deed_says(facts: list[msgspec.Struct], outcome: str) -> None:
+    incident = of(*facts)
+    assert incident.outcome == outcome
+    assert headline(incident).endswith(f"i-1  gpu/n1/0000:1b:00.0: gpu.off_bus  {outcome}")
+    assert len(incident.entries) == len(facts)
+
+
+def test_the_story_tells_verdict_evidence_innocents_and_each_deed_with_its_time() -> None:
+    hold = decided.QuiesceDecided(
+        at_ns=START_NS + 10**9, reason="wait", decision="llama/0", incident="i-1", mode="act",
+        deadline_ns=1, job="llama", epoch=0,
+    )  # fmt: skip
+    note = operated.NoteAdded(at_ns=START_NS, by="al", reason="r", incident="i-1", text="swap it")
+    incident = of(
+        verdict(), hold, recovery(), attempt(done.AttemptStarted), attempt(done.AttemptCompleted),
+        WITHHELD, VETO, note,
+    )  # fmt: skip
+    lines = story(incident)
+    assert lines[:8] == [
+        "incident i-1",
+        "verdict  gpu/n1/0000:1b:00.0: gpu.off_bus",
+        "         the GPU is gone",
+        "         confidence 98 %",
+        "evidence Xid 79 (n1/kernel/1/1)",
+        "         > NVRM: Xid 79",
+        "innocent rank/llama/1",
+        "outcome  vetoed",
+    ]
+    assert lines[8] == "job      llama"
+    deeds = "\n".join(lines[10:])
+    assert "   +0.000 s         2 fault_attributed       the GPU is gone" in deeds
+    assert "   +1.000 s         3 quiesce_decided        hold llama in epoch 0 (act): wait" in deeds
+    assert "shrink on job/llama (act): a rank is lost" in deeds
+    assert "llama/1 by a1, world 0: tried" in deeds
+    assert "drain_node on node/n1 withheld by nodes_out_max: too many" in deeds
+    assert "bob: not now" in deeds
+    assert "al: swap it" in deeds
+
+
+def test_who_cannot_be_named_is_not_named() -> None:
+    incident = of(
+        verdict(verdict="insufficient", fault_class="unknown", culprits=(), missing=("the dumps",))
+    )
+    assert verdict_text(incident) == "insufficient: unknown"
+    assert "collect  the dumps" in story(incident)
+
+
+def test_a_later_verdict_replaces_an_earlier_one() -> None:
+    incident = of(verdict(), verdict(revision=1, fault_class="nvlink"))
+    assert incident.verdict is not None
+    assert incident.verdict.fault_class == "nvlink"
+
+
+def test_an_incident_without_a_verdict_says_so() -> None:
+    assert verdict_text(of(WITHHELD)) == "no verdict"
+
+
+def test_facts_that_name_no_incident_belong_to_none() -> None:
+    log = Log()
+    log.activate()
+    log.event(VETO, key="llama/1")
+    log.add("nemesis.events.note_added.i", b"broken")
+    assert Incidents(log.records).by_id == {}
+
+
+def test_an_incident_is_found_by_the_beginning_of_its_id() -> None:
+    log = Log()
+    for name in ("i-abc", "i-abd", "j-1"):
+        log.event(verdict(incident=name), key=name)
+    incidents = Incidents(log.records)
+    assert found(incidents, "j").id == "j-1"
+    assert found(incidents, "i-abd").id == "i-abd"
+    with pytest.raises(NoIncidentError, match="2 incidents begin with 'i-ab'"):
+        found(incidents, "i-ab")
+    with pytest.raises(NoIncidentError, match="no incident 'x'"):
+        found(incidents, "x")
+
+
+@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.zst")), ids=lambda path: path.stem)
+def test_an_incident_of_each_recording_was_recovered(path: Path) -> None:
+    incidents = Incidents(Recording(path).records()).by_id.values()
+    (recovered,) = [incident for incident in incidents if incident.outcome == "recovered"]
+    assert recovered.job == "llama"
+    assert 0 < recovered.first_seq < recovered.last_seq
+
+
+# One line each
+
+
+def test_blocks_of_a_sample_have_names_and_say_what_was_not_read() -> None:
+    gpu = b"".join(value.to_bytes(8, "little", signed=True) for value in (5, ABSENT, 7, 0))
+    sample = SampleTaken(node="n1", start_ns=1, n=1, at_ns=START_NS, gpu_count=2, gpu=gpu)
+    assert sample_blocks(sample)["gpu"] == [
+        {"dram_ce_count": 5, "dram_ue_count": None},
+        {"dram_ce_count": 7, "dram_ue_count": 0},
+    ]
+    item = Input(Record(9, "nemesis.telemetry.n1.sample", START_NS, encode_observation(sample)))
+    assert telemetry_line(item) == (
+        "22:13:20.000         9 n1         sample     gpu0[dram_ce_count=5] gpu1[dram_ce_count=7]"
+    )
+
+
+def test_channels_of_a_newer_producer_are_numbered_and_a_broken_block_is_left_out() -> None:
+    wide = SampleTaken(node="n1", start_ns=1, n=1, at_ns=1, host=bytes(8 * 9))
+    assert list(sample_blocks(wide)["host"][0])[-2:] == ["channel_7", "channel_8"]
+    torn = SampleTaken(node="n1", start_ns=1, n=1, at_ns=1, gpu_count=3, gpu=bytes(20))
+    assert sample_blocks(torn)["gpu"] == []
+
+
+@pytest.mark.parametrize("space", ["telemetry.n1.sample", "events.note_added.i"])
+def test_what_does_not_decode_is_shown_with_its_error(space: str) -> None:
+    item = Input(Record(9, f"nemesis.{space}", START_NS, b"\xc1"))
+    line = telemetry_line(item) if "telemetry" in space else event_line(item)
+    assert " ? " in line
+    assert as_document(item)["error"]

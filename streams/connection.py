@@ -32,6 +32,7 @@ REQUEST_TIMEOUT_S: Final = 5.0
 CONNECT_TIMEOUT_S: Final = 10.0
 RECONNECT_WAIT_S: Final = 0.1  # between 0.05 and 0.5 s: a restarted server is back within a second
 PING_INTERVAL_S: Final = 5  # a silent peer (power cut, cable) is noticed after two of them
+SIGN_IN_REFUSALS_MAX: Final = 5  # in a row; a server that reads its configuration refuses once
 ERRORS_KEPT: Final = 100
 _REFUSED: Final = re.compile(r"permissions violation for publish to \"([^\"]+)\"")
 
@@ -79,6 +80,8 @@ class Connection:
         self._waiting: Final[dict[str, asyncio.Future[Msg]]] = {}
         self._by_subject: Final[dict[str, set[asyncio.Future[Msg]]]] = {}
         self._sign_in_refused: Final[asyncio.Future[None]] = asyncio.Future()
+        self._refusals_count = 0
+        self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -282,8 +285,7 @@ class Connection:
         text = str(error) or type(error).__name__
         self.errors.append(text)
         if isinstance(error, nats_errors.AuthorizationError) or "authorization" in text.lower():
-            if not self._sign_in_refused.done():
-                self._sign_in_refused.set_result(None)
+            self._on_sign_in_refused()
         elif "permissions violation" in text:
             self.refused_count += 1
             if match := _REFUSED.search(text):
@@ -293,11 +295,23 @@ class Connection:
                             UndeliverableError(f"{self.user} may not publish to {match[1]}")
                         )
 
+    def _on_sign_in_refused(self) -> None:
+        """Once is enough for a first sign-in; later our seed may have been replaced for good."""
+        if self.client._transport is not None and not self.client.is_connected:
+            # nats-py forgets it, at each try one more
+            self.client._transport.close()  # type: ignore[no-untyped-call]
+        self._refusals_count += 1
+        if not self._sign_in_refused.done():
+            self._sign_in_refused.set_result(None)
+        if self._replies and self._refusals_count == SIGN_IN_REFUSALS_MAX:
+            self._closing = asyncio.create_task(self.close())
+
     async def _on_disconnected(self) -> None:
         self.lost_count += 1
         self._fail_waiting("the connection broke before the answer came")
 
     async def _on_reconnected(self) -> None:
+        self._refusals_count = 0
         for wake in self.wakes:
             wake.set()
 

@@ -150,6 +150,8 @@ class Publisher:
                 await self._announce()
                 await self._log.commit(self._in_flight[:size])
             except LogUnavailableError:
+                if self._log.connection.client.is_closed:
+                    raise  # by us, or because our seed was replaced: it will not come back
                 self._note_failure()
                 await asyncio.sleep(RETRY_S)
             except LogFullError:

@@ -183,7 +183,10 @@ class Server:
                 await self._launch()
 
     async def add_roles(self, roles: Iterable[str]) -> None:
-        """Let more users in, without a restart: new seeds, new configuration, SIGHUP."""
+        """Let more users in without a restart; a seed file that was deleted is made anew.
+
+        Who signed in with a seed that is no more is thrown out.
+        """
         self._roles.extend(roles)
         self._write_config()
         assert self._process is not None, "not started"

@@ -139,6 +139,25 @@ def test_a_node_that_is_added_comes_in_without_a_restart(tmp_path: Path) -> None
     in_cell(tmp_path, body)
 
 
+def test_a_seed_that_is_deleted_is_replaced_and_opens_no_more(tmp_path: Path) -> None:
+    async def body(server: Server) -> None:
+        seed = server.credentials_folder / "node-n001.nk"
+        stolen = tmp_path / "node-n001.nk"
+        stolen.write_bytes(seed.read_bytes())
+        thief = await connect(server.url, name="thief", seed_path=stolen)
+        await thief.publish(SAMPLE, b"x")
+        seed.unlink()
+        await server.add_roles([])
+        await until(lambda: thief.connection.client.is_closed, "the thief is thrown out")
+        with pytest.raises(WrongCredentialsError):
+            await connect(server.url, name="thief", seed_path=stolen)
+        async with await server.connect("node/n001") as node:
+            assert await node.publish(SAMPLE, b"x") == 2
+        await thief.close()
+
+    in_cell(tmp_path, body)
+
+
 def test_a_stranger_is_told_that_his_credentials_are_wrong(tmp_path: Path) -> None:
     async def body(server: Server) -> None:
         stranger = tmp_path / "node-n001.nk"

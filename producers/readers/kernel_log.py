@@ -17,9 +17,24 @@ from nemesis.producers.readers.text_lines import numbered_lines, opened
 SNIFF_BYTES: Final = 4 * 1024 * 1024
 WHOLE_LINES_MAX: Final = 200_000
 LINES_MAX: Final = 400_000  # kept of one file
-_TELLING: Final = re.compile(
-    rb"NVRM|SXid|AER:|PCIe Bus Error|mlx5_|EDAC|Hardware Error|oom|Out of memory|blocked for more"
-    rb"|anic|Oops|lockup|I/O error|Linux version|throttled"
+_TELLING: Final = (
+    b"NVRM",
+    b"SXid",
+    b"AER:",
+    b"PCIe Bus Error",
+    b"mlx5_",
+    b"EDAC",
+    b"Hardware Error",
+    b"oom",
+    b"Out of memory",
+    b"out of memory",
+    b"blocked for more",
+    b"anic",
+    b"Oops",
+    b"lockup",
+    b"I/O error",
+    b"Linux version",
+    b"throttled",
 )
 """What a line says that may be of a fault, in a file too long to read whole."""
 _HOST_KEYS: Final = ("_HOSTNAME", "hostname", "host")

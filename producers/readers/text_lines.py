@@ -5,7 +5,6 @@ what is not UTF-8 becomes a replacement character.
 """
 
 import gzip
-import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, cast
@@ -13,8 +12,9 @@ from typing import BinaryIO, Final, cast
 LINE_BYTES_MAX: Final = 64 * 1024  # the rest of a longer line is dropped
 READ_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024  # also bounds what a small .gz can become
 BLOCK_BYTES: Final = 4 * 1024 * 1024
-# what splitlines breaks at besides \n and \r\n
-_ODD_BREAK: Final = re.compile(rb"\r(?!\n)|[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
+# what splitlines breaks at besides \n, \r\n and \r; searching for each is ten times as fast as one
+# regular expression, and a gigabyte has to be read within a minute
+_ODD_BREAKS: Final = tuple(each.encode() for each in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
 
 
 def opened(path: Path) -> BinaryIO:
@@ -29,9 +29,9 @@ def opened(path: Path) -> BinaryIO:
 
 
 def numbered_lines(
-    stream: BinaryIO, *, whole_count: int, then: re.Pattern[bytes]
+    stream: BinaryIO, *, whole_count: int, then: Collection[bytes]
 ) -> Iterator[tuple[int, str]]:
-    """(number from 1, text) of the first `whole_count` lines, then of those that `then` finds."""
+    """(number from 1, text) of the first `whole_count` lines, then of those with one of `then`."""
     number = read_bytes = 0
     cut = False
     while number < whole_count:
@@ -77,24 +77,37 @@ def lines_at(path: Path, numbers: Collection[int]) -> dict[int, str]:
     return found
 
 
-def _found(block: bytes, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, str]]:
-    if _ODD_BREAK.search(block):
+def _found(block: bytes, words: Collection[bytes]) -> Iterator[tuple[int, str]]:
+    """(number within the block, text) of the lines with one of the words."""
+    if _breaks_oddly(block):
         for number, text in enumerate(block.decode(errors="replace").splitlines(), 1):
-            if pattern.search(text.encode()):
+            if any(word in text.encode() for word in words):
                 yield number, text
         return
+    places = sorted({place for word in words for place in _places(block, word)})
     number = done = 0
-    for match in pattern.finditer(block):
-        if match.start() < done:
+    for place in places:
+        if place < done:
             continue
-        start = block.rfind(b"\n", 0, match.start()) + 1
+        start = block.rfind(b"\n", 0, place) + 1
         number += block.count(b"\n", done, start)
-        done = block.find(b"\n", match.end()) + 1 or len(block)
+        done = block.find(b"\n", place) + 1 or len(block)
         yield number + 1, block[start:done].decode(errors="replace").rstrip("\r\n")
         number += 1
 
 
+def _places(block: bytes, word: bytes) -> Iterator[int]:
+    place = block.find(word)
+    while place >= 0:
+        yield place
+        place = block.find(word, place + len(word))
+
+
+def _breaks_oddly(block: bytes) -> bool:
+    return block.count(b"\r") != block.count(b"\r\n") or any(each in block for each in _ODD_BREAKS)
+
+
 def _line_count(block: bytes) -> int:
-    if _ODD_BREAK.search(block):
+    if _breaks_oddly(block):
         return len(block.decode(errors="replace").splitlines())
     return block.count(b"\n") + (not block.endswith(b"\n"))

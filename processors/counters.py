@@ -18,6 +18,7 @@ _SAID: Final = {
     "remap_pending": "a row remap pending",
     "remap_failed": "a failed row remap",
 }
+_INT64: Final = np.dtype("<i8")
 _FIRST: Final = min(GPU_CHANNELS.index(name) for name in _SAID)
 _BEYOND: Final = max(GPU_CHANNELS.index(name) for name in _SAID) + 1
 _WIDTH: Final = _BEYOND - _FIRST
@@ -41,9 +42,9 @@ class Counters(msgspec.Struct):
         count = data.gpu_count
         if not count or len(data.gpu) % (8 * count) or len(data.gpu) < 8 * count * _BEYOND:
             return []
-        block = np.frombuffer(data.gpu, "<i8").reshape(count, -1)[:, _FIRST:_BEYOND].tobytes()
+        block = np.frombuffer(data.gpu, _INT64).reshape(count, -1)[:, _FIRST:_BEYOND].tobytes()
         before = self.by_node.get(data.node)
-        if before == block or (before is None and not any(block)):
+        if before == block or (before is None and block.count(0) == len(block)):
             return []
         self.by_node[data.node] = block
         if before is None or len(before) != len(block):

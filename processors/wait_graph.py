@@ -19,6 +19,7 @@ from nemesis.schemas.errors import BadNameError
 from nemesis.schemas.observed import GroupDigest, OperationSeen
 from nemesis.schemas.rank_ranges import parse_ranks
 
+UNSEEN_MAX: Final = 8  # enough to ask for; a broken digest may list a million
 _P2P: Final = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})\Z")
 
 
@@ -41,6 +42,9 @@ class Group(NamedTuple):
     name: str
     desc: str
     members: tuple[int, ...]
+    """Ascending; of those that no recorder was read of only the first few."""
+    listed: tuple[int, ...]
+    """All of them, in the order in which the group counts its ranks."""
     digests: Mapping[int, GroupDigest]
 
 
@@ -67,18 +71,20 @@ def groups_of(seen: Mapping[int, Seen]) -> list[Group]:
     for rank, each in sorted(seen.items()):
         for group in each.groups:
             digests.setdefault(group.name, {})[rank] = group
-    gone = {rank for rank, each in seen.items() if each.missing}
-    return [
-        Group(name, _described(own), _members(own, gone), own)
-        for name, own in sorted(digests.items())
-    ]
+    groups: list[Group] = []
+    for name, own in sorted(digests.items()):
+        listed = _listed(own, seen)
+        unseen = [rank for rank in listed if rank not in seen][:UNSEEN_MAX]
+        members = tuple(sorted([*unseen, *(rank for rank in listed if rank in seen)]))
+        groups.append(Group(name, _described(own), members, listed, own))
+    return groups
 
 
 def _described(digests: Mapping[int, GroupDigest]) -> str:
     return next((each.desc for each in digests.values() if each.desc), "")
 
 
-def _members(digests: Mapping[int, GroupDigest], gone: set[int]) -> tuple[int, ...]:
+def _listed(digests: Mapping[int, GroupDigest], seen: Mapping[int, Seen]) -> tuple[int, ...]:
     """As the group's own configuration says; where it does not, those who took part in it."""
     for digest in digests.values():
         try:
@@ -87,6 +93,7 @@ def _members(digests: Mapping[int, GroupDigest], gone: set[int]) -> tuple[int, .
             continue
         if listed:
             return listed
+    gone = {rank for rank, each in seen.items() if each.missing}
     return tuple(sorted(digests.keys() | gone))
 
 
@@ -210,6 +217,6 @@ def _transfers(seen: Mapping[int, Seen], groups: list[Group]) -> Iterator[tuple[
             if operation is None or not operation.p2p:
                 continue
             match = _P2P.match(operation.op)
-            index = int(match[4]) if match else len(group.members)
-            if index < len(group.members) and group.members[index] != rank:
-                yield rank, group.members[index]
+            index = int(match[4]) if match else len(group.listed)
+            if index < len(group.listed) and group.listed[index] != rank:
+                yield rank, group.listed[index]

@@ -38,6 +38,7 @@ from nemesis.schemas.codes import FaultClass
 
 PARTS_MAX: Final = 2  # more of one kind at once on one node: what they share is at fault
 PROOFS_MAX: Final = 12
+_NO_LABELS: Final = frozenset({"", "any", "unknown"})  # drivers/edac/edac_mc.c
 UNKNOWN_JOB: Final = "job"
 # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, nvml.h
 DRIVER_ACTIONS: Final = (
@@ -289,7 +290,17 @@ def _program(node: str, roots: Sequence[_Rooted], inventory: Inventory) -> Findi
 
 
 def _dimm(node: str, roots: Sequence[_Rooted], _: Inventory) -> Finding:
-    modules = tuple(sorted({f"dimm/{node}/{each.clue.message.label}" for each in roots}))
+    labels = {each.clue.message.label for each in roots} - _NO_LABELS
+    modules = tuple(sorted(f"dimm/{node}/{label}" for label in labels))
+    if not modules:
+        return Finding(
+            verdict="class-only",
+            fault_class="host.memory",
+            reason=f"a memory module of {node} had an uncorrectable error; the board names none",
+            confidence_ppm=900_000,
+            level=roots[0].role.level,
+            missing=("the board's event log (ipmitool sel list)",),
+        )
     return Finding(
         verdict="attributed",
         fault_class="host.memory",
@@ -297,6 +308,29 @@ def _dimm(node: str, roots: Sequence[_Rooted], _: Inventory) -> Finding:
         confidence_ppm=950_000,
         level=roots[0].role.level,
         culprits=modules,
+    )
+
+
+def _version(node: str, roots: Sequence[_Rooted], _: Inventory) -> Finding:
+    return Finding(
+        verdict="attributed",
+        fault_class="software.version",
+        reason=f"driver library and kernel module of {node} differ in version",
+        confidence_ppm=950_000,
+        level=roots[0].role.level,
+        culprits=(f"software/{node}/nvidia-driver",),
+    )
+
+
+def _storage(node: str, roots: Sequence[_Rooted], _: Inventory) -> Finding:
+    servers = tuple(sorted({f"storage/{each.clue.message.label}" for each in roots}))
+    return Finding(
+        verdict="attributed",
+        fault_class="storage",
+        reason=f"{' and '.join(servers)} does not answer {node}",
+        confidence_ppm=800_000,
+        level=roots[0].role.level,
+        culprits=servers,
     )
 
 
@@ -346,5 +380,7 @@ _RULES: Final[dict[FaultClass, Callable[[str, Sequence[_Rooted], Inventory], Fin
     "host.memory": _dimm,
     "nic": _nic,
     "host.oom": _out_of_memory,
+    "software.version": _version,
+    "storage": _storage,
     "unknown": _unexplained,
 }

@@ -23,11 +23,14 @@ Kind = Literal[
     "gpu_named",
     "gpu_lost",
     "gsp_stuck",
+    "gpu_start_failed",
+    "version_mismatch",
     "aer",
     "aer_unrecovered",
     "dimm_uncorrectable",
     "oom_kill",
     "nic_fatal",
+    "server_silent",
 ]
 Severity = Literal["", "fatal", "nonfatal", "corrected"]
 
@@ -56,7 +59,7 @@ class KernelMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     registers: tuple[int, ...] = ()
     """Interrupt information and error status of Xid 144-150."""
     label: str = ""
-    """The memory module, as the board prints it."""
+    """The memory module or the file server, as the kernel prints it."""
     detail: bool = False
     """Registers of an event that another line reports: no event of its own."""
 
@@ -83,6 +86,9 @@ _SXID_LINK: Final = re.compile(r"Link (\d+)")
 _GPU_NAMED: Final = re.compile(rf"NVRM: The NVIDIA GPU ({_PCI})")
 _GPU_LOST: Final = re.compile(rf"NVRM: (?:GPU ({_PCI}): GPU has )?.*?fallen off the bus")
 _GSP_STUCK: Final = re.compile(rf"NVRM: Rate limiting GSP RPC error prints for GPU at PCI:({_PCI})")
+_GPU_START_FAILED: Final = re.compile(rf"NVRM: GPU ({_PCI}): RmInitAdapter failed")
+_CONTAINED: Final = re.compile(rf"pcieport ({_PCI}): DPC: containment event")
+_SERVER_SILENT: Final = re.compile(r"nfs: server (\S{1,200}) not responding")
 _AER: Final = re.compile(rf"(\S+) ({_PCI}): (?:AER: )?PCIe Bus Error: severity=([^,]*)")
 _AER_RECEIVED: Final = re.compile(
     rf"pcieport ({_PCI}): AER: (?:Multiple )?"
@@ -108,16 +114,23 @@ def parse(text: str) -> KernelMessage | None:
         return _of_nvidia(text)
     if "SXid" in text:
         return _of_nvswitch(text)
-    if "AER" in text or "PCIe Bus Error" in text:
+    if "AER" in text or "PCIe Bus Error" in text or "DPC:" in text:
         return _of_pcie(text)
     if "mlx5_core" in text:
         return _of_mlx5(text)
+    return _of_host(text)
+
+
+def _of_host(text: str) -> KernelMessage | None:
     if "EDAC" in text:
         match = _DIMM.search(text)
         return match and KernelMessage(kind="dimm_uncorrectable", label=match[1])
     if "Kill" in text:
         match = _OOM.search(text)
         return match and KernelMessage(kind="oom_kill", pid=int(match[1][:18]), process=match[2])
+    if "nfs: server" in text:
+        match = _SERVER_SILENT.search(text)
+        return match and KernelMessage(kind="server_silent", label=match[1])
     return None
 
 
@@ -131,6 +144,10 @@ def _of_nvidia(text: str) -> KernelMessage | None:
         return KernelMessage(kind="gpu_lost", code=79, device=pci_address(device) if device else "")
     if match := _GPU_NAMED.search(text):
         return KernelMessage(kind="gpu_named", device=pci_address(match[1]))
+    if match := _GPU_START_FAILED.search(text):
+        return KernelMessage(kind="gpu_start_failed", device=pci_address(match[1]))
+    if "API mismatch" in text:
+        return KernelMessage(kind="version_mismatch")
     if match := _GSP_STUCK.search(text):
         return KernelMessage(kind="gsp_stuck", device=pci_address(match[1]))
     return None
@@ -181,6 +198,9 @@ def _of_nvswitch(text: str) -> KernelMessage | None:
 
 
 def _of_pcie(text: str) -> KernelMessage | None:
+    if match := _CONTAINED.search(text):
+        device = pci_address(match[1])
+        return KernelMessage(kind="aer", driver="pcieport", device=device, severity="fatal")
     if match := _AER.search(text):
         return KernelMessage(
             kind="aer", driver=match[1], device=pci_address(match[2]), severity=_aer(match[3])

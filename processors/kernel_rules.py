@@ -20,7 +20,9 @@ from nemesis.processors.findings import (
     OUT_OF_MEMORY,
     PROGRAM_FAULT,
     REMAP_PENDING,
+    STORAGE_SILENT,
     UNEXPLAINED,
+    VERSION_DIFFERS,
 )
 from nemesis.processors.kernel_messages import KernelMessage, Kind
 from nemesis.processors.nvlink5_table import ANY_STATUS, NVLINK5_RULES
@@ -57,6 +59,11 @@ _STOPPED_CHANNEL_XID: Final = 43  # follows 13 and 31; alone it is the program's
 _BY_KIND: Final[Mapping[Kind, Role]] = {
     "gpu_lost": Role("gpu.off_bus", OFF_BUS, "the GPU has fallen off the bus"),
     "gsp_stuck": Role("gpu.driver", DRIVER_HUNG, "the GPU's system processor does not answer"),
+    "gpu_start_failed": Role("gpu.driver", DRIVER_HUNG, "its driver could not start this GPU"),
+    "version_mismatch": Role(
+        "software.version", VERSION_DIFFERS, "driver library and kernel module differ in version"
+    ),
+    "server_silent": Role("storage", STORAGE_SILENT, "this file server does not answer"),
     "dimm_uncorrectable": Role(
         "host.memory", HOST_MEMORY, "uncorrectable error of this memory module"
     ),

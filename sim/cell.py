@@ -6,6 +6,7 @@ cell is empty at each start, and its policy acts: nothing real can be hurt.
 
 import asyncio
 import shutil
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,7 +22,6 @@ from nemesis.sim.clock import SimClock
 from nemesis.sim.cluster import Cluster, Scenario
 from nemesis.sim.faults import plan_faults
 from nemesis.sim.operator import set_up, submission
-from nemesis.sim.parts import actor_command, processors_command
 from nemesis.sim.show import Show
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.stage import Stage
@@ -140,17 +140,18 @@ async def _set_up(options: Options, server: Server) -> None:
 
 
 def _commands(options: Options, server: Server) -> dict[str, list[str]]:
-    """Processors share a process, the actor has one of its own."""
+    """Processors share a process, the actor has one of its own; both as an operator starts them."""
+    program = [sys.executable, "-m", "nemesis.cli"]
+    target = ["--server", server.url, "--credentials", str(server.credentials_folder)]
     names = [name for name in PROCESSORS if name not in options.without]
-    url, credentials = server.url, server.credentials_folder
     commands: dict[str, list[str]] = {}
     for copy in range(1, options.copies + 1):
         if names:
-            folder = server.folder / "copies"
-            commands[f"processors-{copy}"] = processors_command(url, credentials, folder, names)
+            run = [*program, "run", "--once", "--cell", server.cell, *target, *names]
+            commands[f"processors-{copy}"] = run
         if JOB_ACTOR not in options.without:
             name = f"{JOB_ACTOR}-{copy}"
-            commands[name] = actor_command(url, credentials, name)
+            commands[name] = [*program, "act", "job", "--name", name, *target]
     return commands
 
 

@@ -87,7 +87,7 @@ def data(outcome: Outcome, kind: type) -> list[Any]:
     return [fact.data for fact in outcome.facts if isinstance(fact.data, kind)]
 
 
-def check(outcome: Outcome, journal: list[Done]) -> None:
+def check_one_recovery(outcome: Outcome, journal: list[Done]) -> None:
     """The job shrank once, and the log says so once."""
     assert outcome.score.passed, outcome.score
     assert outcome.score.world == 111
@@ -121,7 +121,7 @@ def test_two_copies_of_everything_recover_once(
     async def nothing(cell: RunningCell, claim: Fact) -> None:
         return
 
-    check(*recover(tmp_path, monkeypatch, nothing, copies=2))
+    check_one_recovery(*recover(tmp_path, monkeypatch, nothing, copies=2))
 
 
 @pytest.mark.usefixtures("slow_agents")
@@ -138,7 +138,7 @@ def test_an_actor_killed_between_claim_and_effect_has_its_effect_once(
             killed.append(pid)
 
     outcome, journal = recover(tmp_path, monkeypatch, kill_the_actor)
-    check(outcome, journal)
+    check_one_recovery(outcome, journal)
     assert len(killed) == 2
     assert outcome.part_restart_counts["job-actor-1"] == 2
 
@@ -155,7 +155,7 @@ def test_of_two_actors_the_one_that_claimed_is_killed_and_the_effect_happens_onc
             os.kill(pid, signal.SIGKILL)
             killed.append(claim.data.actor)
 
-    check(*recover(tmp_path, monkeypatch, kill_the_claimer, copies=2))
+    check_one_recovery(*recover(tmp_path, monkeypatch, kill_the_claimer, copies=2))
     assert len(killed) == 1
 
 
@@ -172,7 +172,7 @@ def test_a_server_killed_during_the_shrink_comes_back_to_one_effect(
         await asyncio.sleep(away_s)
         await cell.server.restart()
 
-    check(*recover(tmp_path, monkeypatch, kill_the_server))
+    check_one_recovery(*recover(tmp_path, monkeypatch, kill_the_server))
     assert len(kills) >= 2
 
 
@@ -188,5 +188,5 @@ def test_processors_killed_during_the_shrink_decide_once(
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
 
-    check(*recover(tmp_path, monkeypatch, kill_the_processors))
+    check_one_recovery(*recover(tmp_path, monkeypatch, kill_the_processors))
     assert killed

@@ -211,8 +211,6 @@ class Healer:
         before = 0 <= exit.epoch < job.epoch  # a process that was replaced since
         if meant or before or (fact.late and job.phase == "running"):
             return ()
-        if job.pending is not None and exit.rank in job.pending.replaced():
-            return ()  # ended by the plan itself
         job.exited = tuple(sorted((*job.exited, exit.rank)))
         _note(job, fact, fact.id)
         return (exit.job,)
@@ -348,7 +346,8 @@ class Healer:
         match hand:
             case PauseSet():
                 state.paused = _with(state.paused, hand.scope, hand.paused)
-                return () if hand.paused else self._reconsider(lambda limit: limit == "paused")
+                held_up = ("paused", "unanswered")
+                return () if hand.paused else self._reconsider(lambda limit: limit in held_up)
             case NodeProtected():
                 state.protected = _with(state.protected, hand.node, hand.protected)
                 return () if hand.protected else self._reconsider(lambda limit: limit == "no_rung")

@@ -38,7 +38,13 @@ S = TypeVar("S")
 class Cell:
     """A log with one healer; what it says is written back at once, or when `flush` is called."""
 
-    def __init__(self, *, policy: dict[str, Any] | None = None, at_once: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        policy: dict[str, Any] | None = None,
+        at_once: bool = True,
+        active: bool = True,
+    ) -> None:
         self.fold = Fold(Healer())
         self.records: list[Record] = []
         self.said: list[Any] = []
@@ -46,7 +52,8 @@ class Cell:
         self.held_back: list[tuple[str, bytes]] = []
         self.now_ns = START_NS
         self.numbers: dict[tuple[str, str], int] = {}
-        self.operate(ProcessorActivated, "healer", name="healer", version=1)
+        if active:
+            self.operate(ProcessorActivated, "healer", name="healer", version=1)
         if policy is not None:
             self.apply(policy)
         self.tick(0)

@@ -1,0 +1,356 @@
+"""Promises about what people say: policy, limits, approval, pauses, protection."""
+
+from typing import Any
+
+import pytest
+
+from nemesis.processors.healer import Healer
+from nemesis.schemas.decided import (
+    PolicyRefused,
+    QuiesceDecided,
+    RecoveryDecided,
+    RecoveryWithheld,
+)
+from nemesis.schemas.done import AttemptCompleted, AttemptStarted
+from nemesis.schemas.errors import MalformedFactError
+from nemesis.schemas.kept import ConclusionUndeliverable
+from nemesis.schemas.observed import InventoryReported
+from nemesis.schemas.operated import (
+    BreakerReset,
+    DecisionApproved,
+    DecisionVetoed,
+    NodeProtected,
+    PauseSet,
+    ProcessorActivated,
+)
+from nemesis.schemas.registry import EVENTS
+from tests.healer_cell import ACT, SECOND_NS, Cell
+
+EVERY_NODE = {"nodes_out_max": 100, "nodes_out_share_max_ppm": 1_000_000}
+
+
+def made(policy: dict[str, Any] | None, **job: Any) -> Cell:
+    cell = Cell(policy=policy)
+    cell.submit(**job)
+    return cell
+
+
+def lose(cell: Cell, rank: int) -> None:
+    """A GPU falls off the bus, and the hold of its job is complete."""
+    node = f"n{rank // 2}"
+    cell.exit(rank, node=node)
+    cell.blame("gpu.off_bus", rank, node=node, incident=f"i-{rank}")
+    if isinstance(cell.said[-1], QuiesceDecided) and cell.said[-1].mode == "act":
+        cell.carry_out()
+
+
+def test_without_a_policy_it_decides_records_and_waits_for_nobody() -> None:
+    cell = made(None)
+    lose(cell, 3)
+    cell.tick()
+    assert [(type(each).__name__, each.mode) for each in cell.said] == [
+        ("QuiesceDecided", "shadow"),
+        ("RecoveryDecided", "shadow"),
+    ]
+    cell.tick(1000)
+    assert len(cell.said) == 2
+    lose(cell, 5)
+    cell.tick()
+    assert len(cell.said) == 4
+    second = cell.last(RecoveryDecided)
+    assert (second.removed_ranks, second.epoch) == ((3, 5), 1)
+
+
+def test_a_shadow_decision_made_without_a_verdict_is_made_again_with_one() -> None:
+    cell = made(None)
+    cell.exit(3)
+    cell.tick(2)
+    assert cell.last(RecoveryDecided).action == "restart_rank"
+    cell.blame("gpu.off_bus", 3)
+    cell.tick(20)
+    assert cell.last(RecoveryDecided).action == "shrink"
+    assert len(cell.said) == 4
+
+
+def test_a_rung_may_act_while_the_rest_is_only_recorded() -> None:
+    cell = made({"mode_by_action": {"shrink": "act"}})
+    lose(cell, 3)
+    cell.tick()
+    assert [each.mode for each in cell.said] == ["shadow", "act"]
+    cell.carry_out()
+    lose(cell, 5)
+    cell.tick()
+    assert cell.last(RecoveryDecided).epoch == 2
+
+
+def test_in_approval_mode_a_decision_waits_for_a_person_and_then_for_its_outcome() -> None:
+    cell = made({"mode": "approve"})
+    lose(cell, 3)
+    cell.tick()
+    decided = cell.last(RecoveryDecided)
+    assert [each.mode for each in cell.said] == ["shadow", "approve"]
+    assert decided.deadline_ns == cell.now_ns + 900 * SECOND_NS
+    cell.operate(DecisionApproved, decided.decision, decision=decided.decision)
+    cell.tick(100)
+    assert len(cell.said) == 2
+    cell.carry_out()
+    cell.tick(1000)
+    assert len(cell.said) == 2
+
+
+def test_an_approval_that_does_not_come_expires_loudly() -> None:
+    cell = made({"mode": "approve"})
+    lose(cell, 3)
+    cell.tick(901)
+    assert cell.all(RecoveryWithheld) == []
+    cell.tick()
+    assert cell.last(RecoveryWithheld).limit == "unanswered"
+
+
+def test_a_veto_stands_until_a_person_lets_it_go() -> None:
+    cell = made({"mode": "approve"})
+    lose(cell, 3)
+    cell.tick()
+    cell.operate(DecisionVetoed, "llama/9", decision="llama/9")
+    cell.operate(DecisionVetoed, "llama/2", decision="llama/2")
+    lose(cell, 5)
+    cell.apply({"mode": "approve"})
+    cell.tick(2000)
+    assert len(cell.said) == 2
+    cell.operate(BreakerReset, "vetoed", limit="vetoed")
+    assert cell.last(RecoveryDecided).removed_ranks == (3, 5)
+
+
+@pytest.mark.parametrize("scope", ["ALL", "job/llama"])
+def test_a_pause_withholds_and_its_end_goes_on_with_the_same_rung(scope: str) -> None:
+    cell = made(ACT)
+    cell.operate(PauseSet, "pause", scope=scope, paused=True)
+    lose(cell, 3)
+    cell.tick(2)
+    assert cell.last(QuiesceDecided).mode == "shadow"
+    withheld = cell.last(RecoveryWithheld)
+    assert (withheld.limit, withheld.action) == ("paused", "shrink")
+    assert withheld.reason == "shrink is due for llama and it is paused: a person must look."
+    cell.operate(PauseSet, "pause", scope="job/other", paused=False)
+    assert cell.last(RecoveryWithheld).limit == "paused"
+    cell.operate(PauseSet, "pause", scope=scope, paused=False)
+    decided = cell.last(RecoveryDecided)
+    assert (decided.mode, decided.action) == ("act", "shrink")
+
+
+def test_a_decision_that_expired_during_a_pause_is_made_again_after_it() -> None:
+    cell = made(ACT)
+    lose(cell, 3)
+    cell.operate(PauseSet, "pause", scope="ALL", paused=True)
+    cell.tick(61)
+    assert cell.last(RecoveryWithheld).limit == "unanswered"
+    cell.operate(PauseSet, "pause", scope="ALL", paused=False)
+    assert cell.last(RecoveryDecided).decision == "llama/3"
+
+
+def test_a_paused_node_is_not_swapped_out() -> None:
+    cell = made(ACT, spares=("s0",))
+    cell.operate(PauseSet, "pause", scope="node/n1", paused=True)
+    lose(cell, 3)
+    assert cell.last(RecoveryWithheld).limit == "paused"
+
+
+def test_a_protected_node_keeps_its_living_ranks() -> None:
+    cell = made(ACT, spares=("s0",))
+    cell.operate(NodeProtected, "n1", node="n1", protected=True)
+    lose(cell, 3)
+    decided = cell.last(RecoveryDecided)
+    assert decided.action == "shrink"
+    assert decided.rungs_refused == ("swap_node: node n1 is protected",)
+
+
+def test_a_protected_node_by_policy_and_by_hand_leaves_nothing_but_a_person() -> None:
+    cell = made(ACT | {"protected_nodes": ["n0"]}, tp=4)
+    cell.operate(NodeProtected, "n1", node="n1", protected=True)
+    lose(cell, 3)
+    withheld = cell.last(RecoveryWithheld)
+    assert withheld.limit == "no_rung"
+    assert withheld.rungs_refused == (
+        "swap_node: 1 spare nodes are needed, 0 are there",
+        "shrink: node n0 is protected",
+        "restart_job: node n0 is protected",
+    )
+    cell.operate(NodeProtected, "n0", node="n0", protected=True)
+    assert len(cell.all(RecoveryWithheld)) == 1
+    cell.operate(NodeProtected, "n1", node="n1", protected=False)
+    assert len(cell.all(RecoveryWithheld)) == 2
+    cell.apply(ACT)
+    cell.operate(NodeProtected, "n0", node="n0", protected=False)
+    assert cell.last(RecoveryDecided).action == "shrink"
+
+
+def test_a_protected_or_broken_spare_does_not_join() -> None:
+    cell = made(ACT | EVERY_NODE, spares=("s0", "s1"))
+    cell.operate(NodeProtected, "s0", node="s0", protected=True)
+    lose(cell, 3)
+    assert cell.last(RecoveryDecided).joined_nodes == ("s1",)
+
+
+def test_more_shrinks_than_allowed_within_an_hour_are_withheld() -> None:
+    cell = made(ACT | EVERY_NODE | {"shrinks_max": 2})
+    for rank in (0, 2, 4):
+        lose(cell, rank)
+        if cell.all(RecoveryWithheld):
+            break
+        cell.carry_out()
+    withheld = cell.last(RecoveryWithheld)
+    assert (withheld.limit, withheld.target, withheld.incident) == (
+        "shrinks_max",
+        "job/llama",
+        "i-4",
+    )
+    assert withheld.reason == (
+        "shrink is due for llama and it would exceed shrinks_max: a person must look."
+    )
+    cell.operate(BreakerReset, "x", limit="recoveries_max")
+    assert len(cell.all(RecoveryDecided)) == 2
+    cell.operate(BreakerReset, "x", limit="shrinks_max")
+    assert cell.last(RecoveryDecided).removed_ranks == (4,)
+
+
+def test_an_hour_later_the_shrinks_of_before_do_not_count() -> None:
+    cell = made(ACT | EVERY_NODE | {"shrinks_max": 1, "shrinks_window_ns": 100 * SECOND_NS})
+    lose(cell, 0)
+    cell.carry_out()
+    cell.tick(99)
+    lose(cell, 2)
+    assert cell.last(RecoveryWithheld).limit == "shrinks_max"
+    cell.tick()
+    cell.operate(BreakerReset, "x", limit="shrinks")
+    assert len(cell.all(RecoveryDecided)) == 1
+    cell.apply(ACT | EVERY_NODE | {"shrinks_max": 1, "shrinks_window_ns": 100 * SECOND_NS})
+    assert cell.last(RecoveryDecided).removed_ranks == (2,)
+
+
+def test_a_job_that_recovers_again_and_again_makes_no_progress() -> None:
+    cell = made(ACT | EVERY_NODE | {"recoveries_max": 1})
+    lose(cell, 0)
+    cell.carry_out()
+    lose(cell, 2)
+    assert cell.last(RecoveryWithheld).limit == "recoveries_max"
+    cell.operate(BreakerReset, "x", limit="recoveries_max")
+    assert len(cell.all(RecoveryDecided)) == 2
+
+
+def test_more_nodes_out_than_allowed_within_the_window_are_withheld() -> None:
+    cell = made(ACT | EVERY_NODE | {"nodes_out_max": 1}, spares=("s0", "s1"))
+    lose(cell, 0)
+    cell.carry_out()
+    lose(cell, 2)
+    assert cell.last(RecoveryWithheld).limit == "nodes_out_max"
+    cell.operate(BreakerReset, "x", limit="nodes_out_max")
+    assert cell.last(RecoveryDecided).joined_nodes == ("s1",)
+
+
+def test_a_share_of_the_cluster_may_be_out_and_one_node_always() -> None:
+    cell = made(ACT | {"nodes_out_share_max_ppm": 0}, spares=("s0", "s1"))
+    lose(cell, 0)
+    assert cell.last(RecoveryDecided).nodes_out == ("n0",)
+    cell.carry_out()
+    lose(cell, 2)
+    assert cell.last(RecoveryWithheld).limit == "nodes_out_share_max_ppm"
+    cell.operate(BreakerReset, "x", limit="nodes_out_share_max_ppm")
+    assert cell.last(RecoveryDecided).nodes_out == ("n1",)
+
+
+def test_nodes_that_report_themselves_count_for_the_share() -> None:
+    cell = made(ACT | {"nodes_out_share_max_ppm": 250_000}, spares=("s0", "s1"))
+    for at in (7, 8):
+        cell.observe(
+            "inventory",
+            InventoryReported(node=f"n{at}", start_ns=1, n=1, at_ns=cell.now_ns),
+        )
+    lose(cell, 0)
+    cell.carry_out()
+    lose(cell, 2)
+    assert cell.all(RecoveryWithheld) == []
+
+
+def test_the_smallest_world_is_the_larger_of_the_jobs_and_the_policys() -> None:
+    for policy, world_min in ((8, 1), (1, 8)):
+        cell = made(ACT | {"world_min": policy}, world_min=world_min)
+        lose(cell, 3)
+        assert cell.last(RecoveryWithheld).rungs_refused[1] == (
+            "shrink: 7 ranks would be left, at least 8 are needed"
+        )
+
+
+def test_a_playbook_is_data() -> None:
+    cell = made(ACT | {"playbooks": {"gpu.off_bus": ["restart_job"]}})
+    lose(cell, 3)
+    assert cell.last(RecoveryDecided).action == "restart_job"
+
+
+def test_a_policy_that_breaks_a_rule_is_refused_and_the_one_before_holds() -> None:
+    cell = made(ACT)
+    seq = cell.apply({"mode": "act", "world_min": 0})
+    assert cell.said == [
+        PolicyRefused(
+            at_ns=cell.now_ns,
+            reason="The policy of ann is not one, the one before it holds.",
+            broken="policy: world_min must be at least 1: a job of no ranks is none.",
+        )
+    ]
+    assert seq > 0
+    cell.exit(3)
+    assert cell.last(QuiesceDecided).mode == "act"
+
+
+def test_a_decision_that_the_log_cannot_hold_is_left_to_a_person() -> None:
+    cell = Cell(policy=ACT, at_once=False)
+    cell.submit()
+    cell.exit(3)
+    cell.held_back.clear()
+    for name in ("other", "healer"):
+        lost = ConclusionUndeliverable(at_ns=cell.now_ns, reason="", name=name, error="", sha256="")
+        cell.event(lost, name)
+    cell.tick(10)
+    assert cell.kinds == ["QuiesceDecided"]
+    cell.apply(ACT)
+    assert cell.kinds == ["QuiesceDecided", "RecoveryDecided"]
+
+
+def test_what_was_said_in_silence_is_not_waited_for() -> None:
+    cell = Cell(policy=ACT, active=False)
+    cell.submit()
+    cell.exit(3)
+    cell.tick(3)
+    assert cell.said == []
+    cell.operate(ProcessorActivated, "healer", name="healer", version=1)
+    cell.tick()
+    assert cell.kinds == ["QuiesceDecided"]
+
+
+def test_it_takes_no_settings() -> None:
+    with pytest.raises(MalformedFactError, match="its policy is policy_applied"):
+        Healer().configure(b'{"mode":"act"}')
+
+
+def test_a_snapshot_of_something_else_is_refused() -> None:
+    with pytest.raises(MalformedFactError, match="snapshot of healer"):
+        Healer().restore(b"\x01")
+
+
+def test_it_reads_every_fact_that_can_make_a_decision_void() -> None:
+    revising = {
+        token
+        for token, kind in EVENTS.items()
+        if kind.certainty in ("decided", "done") and "job" in kind.struct.__struct_fields__
+    }
+    assert revising <= set(Healer.reads)
+
+
+def test_a_claim_for_another_decision_changes_nothing() -> None:
+    cell = made(ACT)
+    lose(cell, 3)
+    cell.attempt(AttemptStarted, "llama/77", deadline_ns=1)
+    cell.attempt(AttemptCompleted, "llama/77")
+    assert [type(each).__name__ for each in cell.said] == ["QuiesceDecided", "RecoveryDecided"]
+    cell.carry_out()
+    cell.tick(100)
+    assert len(cell.said) == 2

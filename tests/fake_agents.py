@@ -38,6 +38,7 @@ class FakeAgent:
         self.effects: list[tuple[str, int, int]] = []
         """(kind, epoch, rank) of everything that was really done."""
         self.heard: list[Plan] = []
+        self.told = asyncio.Event()
         self.obeys = True
         """False: a started or regrouped rank dies at once."""
         self._log: Log | None = None
@@ -58,7 +59,8 @@ class FakeAgent:
         body = encode_message(Hello(node=self.node, boot_id=self.boot_id, start_ns=1))
         while True:
             with suppress(LogUnavailableError):
-                answer = await self._log.connection.request(hello_subject(self.node), body)
+                subject = hello_subject(self.node)
+                answer = await self._log.connection.request(subject, body, timeout_s=0.5)
                 return decode_message(Plans, answer.data)
             await asyncio.sleep(0.05)
 
@@ -89,6 +91,7 @@ class FakeAgent:
     async def _on_plan(self, message: Msg) -> None:
         plan = decode_message(Plan, message.data)
         self.heard.append(plan)
+        self.told.set()
         outcome, why = judge(plan, node=self.node, boot_id=self.boot_id, last=self.last)
         if outcome == "accepted" and plan.kind != "observe":
             self.last = plan

@@ -135,7 +135,7 @@ def played(job: dict[str, Any], steps: list[tuple[Any, ...]], *, at_once: bool) 
     return cell
 
 
-def check(records: list[Record]) -> int:
+def check_rules(records: list[Record]) -> int:
     """Read a log as its strictest reader: how many decisions took effect."""
     revision, members = 0, frozenset(range(8))
     job: Any = None
@@ -179,10 +179,10 @@ def test_no_order_of_events_breaks_the_rules(
 ) -> None:
     cell = played(job, steps, at_once=at_once)
     cell.flush()
-    check(cell.records)
+    check_rules(cell.records)
 
 
-def _survivors_hold_no_dead(cell: Cell) -> None:
+def check_survivors(cell: Cell) -> None:
     """No decision keeps a rank that had ended before it was made, unless it starts it anew."""
     exits: dict[int, int] = {}
     started: dict[str, tuple[int, ...]] = {}
@@ -222,7 +222,7 @@ def test_a_rank_that_ended_is_in_no_membership_unless_it_is_started_anew(
 ) -> None:
     cell = played(job, steps, at_once=at_once)
     cell.flush()
-    _survivors_hold_no_dead(cell)
+    check_survivors(cell)
 
 
 @settings(max_examples=100, deadline=None)

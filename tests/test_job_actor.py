@@ -25,7 +25,7 @@ from nemesis.schemas.facts import (
     telemetry_subject,
 )
 from nemesis.schemas.observed import ClockTicked
-from nemesis.schemas.operated import JobSubmitted
+from nemesis.schemas.operated import DecisionApproved, DecisionVetoed, JobSubmitted, PauseSet
 from nemesis.streams.log import Log
 from nemesis.streams.server import Server
 from tests.fake_agents import FakeAgent
@@ -226,5 +226,165 @@ def test_a_hold_and_a_shrink_are_carried_out_once_by_two_copies(tmp_path: Path) 
         kinds = [type(data).__name__ for _, data in await cell.done()]
         assert kinds == ["AttemptStarted", "AttemptCompleted"] * 2
         assert cell.effects() == sorted([("hold", 0, rank) for rank in (0, 1, 2, 4, 5)] + SHRUNK)
+
+    run(tmp_path, body)
+
+
+def test_a_claim_of_a_copy_that_was_killed_is_taken_over_and_nothing_is_done_twice(
+    tmp_path: Path,
+) -> None:
+    async def body(cell: Site) -> None:
+        submitted = await cell.submit()
+        cell.agents["n1"].die(3)
+        await cell.agents["n2"].leave()  # the attempt cannot end while this one is away
+        first = await cell.start_actor("a")
+        shrink = await cell.shrink(submitted)
+        await cell.until(AttemptStarted, decision="llama/2")
+        await cell.agents["n0"].told.wait()
+        await cell.agents["n1"].told.wait()
+        await cell.kill(first)
+        await cell.agents["n2"].join(cell.server)
+        await cell.start_actor("a")
+        seq, done = await cell.until(AttemptCompleted, decision="llama/2")
+        assert done.world == 5
+        assert seq > shrink
+        assert cell.effects() == SHRUNK
+        observed = [plan.kind for plan in cell.agents["n0"].heard]
+        assert observed == ["membership", "observe"]
+        claims = [data.attempt for _, data in await cell.done() if isinstance(data, AttemptStarted)]
+        assert claims == [1, 2]
+
+    run(tmp_path, body)
+
+
+def test_a_claim_of_another_copy_is_left_alone_until_its_log_time_is_over(tmp_path: Path) -> None:
+    async def body(cell: Site) -> None:
+        submitted = await cell.submit()
+        cell.agents["n1"].die(3)
+        for node in NODES:
+            await cell.agents[node].leave()
+        first = await cell.start_actor("a")
+        await cell.shrink(submitted)
+        await cell.until(AttemptStarted, decision="llama/2")
+        await cell.kill(first)
+        for node in NODES:
+            await cell.agents[node].join(cell.server)
+        await cell.start_actor("b")
+        await cell.tick(20)
+        assert [plans for agent in cell.agents.values() for plans in agent.heard] == []
+        await cell.tick(20)
+        _, done = await cell.until(AttemptCompleted, decision="llama/2")
+        assert done.actor == "b"
+        assert cell.effects() == SHRUNK
+
+    run(tmp_path, body)
+
+
+def test_a_silent_node_ends_a_hold_with_its_ranks_named(tmp_path: Path) -> None:
+    async def body(cell: Site) -> None:
+        submitted = await cell.submit()
+        cell.agents["n1"].die(3)
+        await cell.agents["n2"].leave()
+        await cell.start_actor()
+        await cell.hold(submitted)
+        _, held = await cell.until(AttemptCompleted, decision="llama/1")
+        assert (held.silent, held.lost) == ("4-5", "3")
+
+    run(tmp_path, body)
+
+
+def test_a_membership_with_a_silent_node_has_an_unknown_outcome(tmp_path: Path) -> None:
+    async def body(cell: Site) -> None:
+        submitted = await cell.submit()
+        await cell.agents["n2"].leave()
+        await cell.start_actor()
+        await cell.shrink(submitted)
+        _, unknown = await cell.until(AttemptOutcomeUnknown, decision="llama/2")
+        assert unknown.silent == "4-5"
+
+    run(tmp_path, body)
+
+
+def test_a_rank_that_dies_in_the_new_epoch_fails_the_attempt(tmp_path: Path) -> None:
+    async def body(cell: Site) -> None:
+        submitted = await cell.submit()
+        cell.agents["n0"].obeys = False
+        await cell.start_actor()
+        await cell.shrink(submitted)
+        _, failed = await cell.until(AttemptFailed, decision="llama/2")
+        assert (failed.lost, failed.withdrawn) == ("0-1", False)
+
+    run(tmp_path, body)
+
+
+def test_what_is_void_shadow_vetoed_or_not_approved_is_not_carried_out(tmp_path: Path) -> None:
+    async def body(cell: Site) -> None:
+        submitted = await cell.submit()
+        await cell.shrink(submitted - 1, name="llama/1")  # void: made before the submission
+        last = await cell.shrink(submitted + 1, name="llama/2", mode="shadow")
+        last = await cell.shrink(last, name="llama/3", mode="approve")
+        veto = DecisionVetoed(at_ns=START_NS, by="ann", reason="", decision="llama/3")
+        await cell.say(veto, "llama/3", "operator")
+        await cell.start_actor()
+        last = await cell.shrink(last, name="llama/4", mode="approve", epoch=2)
+        approval = DecisionApproved(at_ns=START_NS, by="ann", reason="", decision="llama/4")
+        await cell.say(approval, "llama/4", "operator")
+        await cell.until(AttemptCompleted, decision="llama/4")
+        assert {data.decision for _, data in await cell.done()} == {"llama/4"}
+        assert {epoch for _, epoch, _ in cell.effects()} == {2}
+
+    run(tmp_path, body)
+
+
+def test_nothing_begins_while_everything_is_paused(tmp_path: Path) -> None:
+    async def body(cell: Site) -> None:
+        submitted = await cell.submit()
+        pause = PauseSet(at_ns=START_NS, by="ann", reason="", scope="ALL", paused=True)
+        await cell.say(pause, "all", "operator")
+        await cell.shrink(submitted)
+        await cell.start_actor()
+        assert (await cell.agents["n0"].hello()).plans == ()  # it has read the log to its end
+        assert await cell.done() == []
+        await cell.say(msgspec.structs.replace(pause, paused=False), "all", "operator")
+        await cell.until(AttemptCompleted, decision="llama/2")
+
+    run(tmp_path, body)
+
+
+def test_an_agent_that_comes_back_gets_its_last_plans(tmp_path: Path) -> None:
+    async def body(cell: Site) -> None:
+        submitted = await cell.submit()
+        actor = await cell.start_actor()
+        last = await cell.hold(submitted)
+        last, _ = await cell.until(AttemptCompleted, decision="llama/1")
+        await cell.shrink(last)
+        await cell.until(AttemptCompleted, decision="llama/2")
+        await cell.kill(actor)
+        await cell.start_actor("b")
+        plans = (await cell.agents["n1"].hello()).plans
+        assert [(plan.kind, plan.epoch, plan.members) for plan in plans] == [
+            ("membership", 1, "0-2,4-5")
+        ]
+        assert plans[0] == msgspec.structs.replace(
+            cell.agents["n1"].heard[-1], boot_ids=plans[0].boot_ids
+        )
+        assert (await cell.agents["n3"].hello()).plans == ()
+
+    run(tmp_path, body)
+
+
+def test_what_agents_did_without_the_log_is_written_down_once(tmp_path: Path) -> None:
+    async def body(cell: Site) -> None:
+        await cell.submit()
+        await cell.start_actor("a")
+        await cell.start_actor("b")
+        await cell.agents["n0"].hello()
+        for agent in cell.agents.values():
+            agent.stages = {rank: ("running", 1) for rank in agent.own if rank != 3}
+            await agent.report(by_itself=True)
+        _, made = await cell.until(MembershipReported)
+        assert (made.epoch, made.members, made.world, made.step) == (1, "0-2,4-5", 5, 7)
+        written = [data for _, data in await cell.done() if isinstance(data, MembershipReported)]
+        assert len(written) == 1
 
     run(tmp_path, body)

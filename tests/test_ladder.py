@@ -1,0 +1,172 @@
+"""Promises of the ladder: whole replicas, who holds the state, and a reason for every rung."""
+
+from typing import Any
+
+import pytest
+
+from nemesis.processors.ladder import Choice, Fault, JobView, NoRung, choose
+from nemesis.processors.replicas import replica_count, replica_of, world_of
+from nemesis.schemas.errors import MalformedFactError
+from nemesis.schemas.operated import JobSubmitted
+from nemesis.schemas.plans import Placement
+from nemesis.schemas.policy import Policy, decode_policy
+
+
+def submitted(**fields: Any) -> JobSubmitted:
+    base: dict[str, Any] = {
+        "at_ns": 0,
+        "by": "ann",
+        "reason": "",
+        "job": "llama",
+        "nodes": ("n0", "n1", "n2", "n3"),
+        "ranks_per_node": 2,
+    }
+    return JobSubmitted(**(base | fields))
+
+
+def view(spares: tuple[str, ...] = (), moved: dict[int, str] | None = None, **job: Any) -> JobView:
+    made = submitted(**job)
+    return JobView(
+        submitted=made,
+        members=frozenset(range(world_of(made))),
+        moved=moved or {},
+        spares=spares,
+    )
+
+
+def fault(fault_class: Any, *dead: int, **fields: Any) -> Fault:
+    return Fault(fault_class=fault_class, target="job/llama", dead=frozenset(dead), **fields)
+
+
+def chosen(wrong: Fault, job: JobView, **more: Any) -> Choice:
+    answer = choose(wrong, job, Policy(), **more)
+    assert isinstance(answer, Choice)
+    return answer
+
+
+def refused(wrong: Fault, job: JobView, **more: Any) -> tuple[str, ...]:
+    answer = choose(wrong, job, Policy(), **more)
+    assert isinstance(answer, NoRung)
+    return answer.refused
+
+
+def test_ranks_are_numbered_as_megatron_numbers_them() -> None:
+    job = submitted(tp=2, pp=2, ranks_per_node=4)
+    assert (world_of(job), replica_count(job)) == (16, 4)
+    assert [replica_of(job, rank) for rank in range(16)] == [0, 0, 1, 1, 2, 2, 3, 3] * 2
+
+
+def test_context_and_expert_groups_stay_whole() -> None:
+    assert [replica_of(submitted(cp=2), rank) for rank in range(8)] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert [replica_of(submitted(ep=4), rank) for rank in range(8)] == [0] * 4 + [1] * 4
+    both = submitted(cp=2, ep=4)
+    assert [replica_of(both, rank) for rank in range(8)] == [0] * 4 + [1] * 4
+
+
+@pytest.mark.parametrize("degrees", [{"tp": 3}, {"tp": 0}, {"nodes": ()}])
+def test_degrees_that_do_not_divide_the_world_make_one_replica(degrees: dict[str, Any]) -> None:
+    job = submitted(**degrees)
+    assert (replica_count(job), replica_of(job, 5)) == (1, 0)
+
+
+def test_one_replica_cannot_shrink_nor_ask_a_peer() -> None:
+    wrong = fault("gpu.off_bus", 3, bad_nodes=frozenset({"n1"}))
+    assert refused(wrong, view(("s0",), tp=8), failed=("restart_job",)) == (
+        "swap_node: no untouched replica holds the state",
+        "shrink: 0 ranks would be left, at least 1 are needed",
+        "restart_job: it was tried and failed",
+    )
+
+
+def test_a_restart_moves_to_spares_first_and_shrinks_by_what_is_left() -> None:
+    wrong = fault("app.stall", 1, 3, silent_nodes=frozenset({"n0", "n1"}))
+    restart = chosen(wrong, view(("s0",)))
+    assert (restart.action, restart.joined, restart.nodes_out) == (
+        "restart_job",
+        ("s0",),
+        ("n0", "n1"),
+    )
+    assert restart.members == (0, 1, 4, 5, 6, 7)
+    assert restart.placements == (Placement(node="s0", ranks="0-1"),)
+    assert (restart.removed, restart.started) == ((2, 3), restart.members)
+
+
+def test_a_spare_that_would_stay_empty_does_not_join() -> None:
+    wrong = fault("app.stall", silent_nodes=frozenset({"n0", "n1"}))
+    restart = chosen(wrong, view(("s0",), tp=4, ranks_per_node=2))
+    assert (restart.joined, restart.members) == ((), (4, 5, 6, 7))
+
+
+def test_a_spare_at_fault_or_silent_is_not_used() -> None:
+    wrong = fault("gpu.off_bus", 3, bad_nodes=frozenset({"n1", "s0"}))
+    assert chosen(wrong, view(("s0", "s1"))).joined == ("s1",)
+
+
+def test_sound_nodes_that_a_shrink_leaves_empty_are_not_out() -> None:
+    shrink = chosen(fault("gpu.off_bus", 3), view(tp=2, pp=2))
+    assert (shrink.removed, shrink.nodes_out) == ((2, 3, 6, 7), ("n1",))
+
+
+def test_draining_a_node_without_ranks_leaves_the_job_alone() -> None:
+    drain = chosen(fault("gpu.memory", bad_nodes=frozenset({"n9"})), view())
+    assert (drain.action, drain.regroups) == ("drain_node", False)
+
+
+def test_draining_the_node_that_the_job_cannot_do_without_is_refused() -> None:
+    wrong = fault("gpu.memory", 3, bad_nodes=frozenset({"n1"}))
+    assert refused(wrong, view(world_min=8)) == (
+        "drain_node: 6 ranks would be left, at least 8 are needed",
+    )
+
+
+def test_a_rung_that_leaves_the_dead_dead_is_not_enough() -> None:
+    wrong = fault("straggler.gpu", 3)
+    restart = chosen(wrong, view())
+    assert (restart.action, restart.refused) == (
+        "restart_rank",
+        ("cordon_node: ranks are dead and would stay so",),
+    )
+    regroup = chosen(fault("network.link", 3, signature="link_recovered"), view())
+    assert regroup.refused[0] == "reinit_communicator: ranks are dead and would stay so"
+
+
+def test_without_a_named_rank_only_the_whole_job_can_be_restarted() -> None:
+    restart = chosen(fault("unknown"), view())
+    assert restart.action == "restart_job"
+    assert restart.refused == ("restart_rank: no rank is named", "shrink: no rank is named")
+    swap = chosen(fault("nic"), view())
+    assert swap.refused[0] == "swap_node: no rank is named"
+
+
+def test_a_protected_node_refuses_what_is_done_to_the_node_itself() -> None:
+    wrong = fault("straggler.gpu", bad_nodes=frozenset({"n1"}))
+    assert refused(wrong, view(), protected=("n1",)) == ("cordon_node: node n1 is protected",)
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        (b'{"silence_wait_ns": 0, "gather_ns": 0}', "silence_wait_ns must be above 0"),
+        (b'{"gather_ns": 2000000000}', "gather_ns must not be above silence_wait_ns"),
+        (b'{"hold_timeout_ns": 1}', "hold_timeout_ns must not be below silence_wait_ns"),
+        (b'{"nodes_out_share_max_ppm": 1000001}', "must be at most 1000000, the whole cluster"),
+        (b'{"world_min": 0}', "world_min must be at least 1"),
+        (b'{"playbooks": {"nic": []}}', "playbooks.nic must name at least one action"),
+        (b'{"mode": "act", "mode_by_action": {"shrink": "shadow"}}', "a job would be held"),
+        (b'{"nodes_out_mx": 1}', "unknown field `nodes_out_mx`"),
+        (b'{"mode": "kill"}', "Invalid enum value 'kill'"),
+        (b"{", "policy: "),
+    ],
+)
+def test_a_policy_that_cannot_hold_says_why(document: bytes, sentence: str) -> None:
+    with pytest.raises(MalformedFactError, match=sentence):
+        decode_policy(document)
+
+
+def test_a_policy_says_nothing_by_default_and_may_act_on_one_rung() -> None:
+    policy = decode_policy(b'{"mode_by_action": {"shrink": "act"}}')
+    assert (policy.mode, policy.mode_of("shrink"), policy.mode_of("swap_node")) == (
+        "shadow",
+        "act",
+        "shadow",
+    )

@@ -168,25 +168,28 @@ class Course:
     def _fold_on(self, item: Input) -> None:
         fold = self._fold
         assert fold is not None
-        seq = item.record.seq
         try:
-            if emissions := fold.step(item):
-                self._expected.extend(emissions)
+            emissions = fold.step(item)
         except Exception as error:  # whatever a processor raises is what replay has to tell
-            if seq <= self.plan.answered_seq:
-                self.difference = Difference(
-                    kind="crash",
-                    seq=seq,
-                    replayed=f"{type(error).__name__}: {error}",
-                    note="the live copy answered this input, and no fact says that it was skipped",
-                )
-            else:
-                self.unverified = f"its step crashes on input {seq}, which nobody had answered yet"
+            self._crashed(item.record.seq, error)
             return
+        if emissions:
+            self._expected.extend(emissions)
         if self._states:
             self._compare_state(fold)
         if fold.superseded_by is not None:
             self._hand_over(fold, fold.superseded_by)
+
+    def _crashed(self, seq: int, error: Exception) -> None:
+        if seq > self.plan.answered_seq:
+            self.unverified = f"its step crashes on input {seq}, which nobody had answered yet"
+            return
+        self.difference = Difference(
+            kind="crash",
+            seq=seq,
+            replayed=f"{type(error).__name__}: {error}",
+            note="the live copy answered this input, and no fact says that it was skipped",
+        )
 
     def _hand_over(self, old: Fold, version: int) -> None:
         """An upgrade: the new version goes on from the old one's state, as the runner does."""

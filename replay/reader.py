@@ -55,8 +55,8 @@ class Recording:
             NewerRecordingError: a format of a later release.
         """
         self.path: Final = path
-        number, _, first = next(self._raw_lines(), (0, 0, b""))
-        self.header: Final = _header(path, first) if number else _empty(path)
+        block = next(self._blocks(), None)
+        self.header: Final = _header(path, block[0]) if block is not None else _empty(path)
 
     def records(self) -> Iterator[Record]:
         """Every entry by sequence; the file is checked whole on the way."""
@@ -100,43 +100,42 @@ class Recording:
         """(number from 1, byte at which it starts, line) of all lines after the header."""
         header = self.header
         digest = hashlib.sha256()
-        number, at, raw = 1, 0, b""
-        for number, at, raw in self._raw_lines():
-            if number == 1:
-                continue
-            try:
-                line = decode_line(raw)
-            except ValueError as error:
-                raise self._corrupt(number, at, str(error)) from error
-            digest.update(raw)
-            digest.update(b"\n")
-            yield number, at, line
-        if number - 1 != header.lines:
-            raise self._corrupt(
-                number + 1,
-                at + len(raw) + 1,
-                f"expected {header.lines + 1} lines, the file ends after {number}",
-            )
+        number, at, last_at = 1, 0, 0
+        for lines in self._blocks():
+            body = lines[1:] if number == 1 else lines
+            if body:
+                digest.update(b"\n".join(body))
+                digest.update(b"\n")
+            for raw in lines:
+                if number > 1:
+                    try:
+                        line = decode_line(raw)
+                    except ValueError as error:
+                        raise self._corrupt(number, at, str(error)) from error
+                    yield number, at, line
+                number, last_at = number + 1, at
+                at += len(raw) + 1
+        if number - 2 != header.lines:
+            what = f"expected {header.lines + 1} lines, the file ends after {number - 1}"
+            raise self._corrupt(number, at, what)
         if digest.hexdigest() != header.sha256:
-            raise self._corrupt(
-                number, at, f"expected sha256 {header.sha256} of all lines after the first",
-                digest.hexdigest(),
-            )  # fmt: skip
+            what = f"expected sha256 {header.sha256} of all lines after the first"
+            raise self._corrupt(number - 1, last_at, what, digest.hexdigest())
 
-    def _raw_lines(self) -> Iterator[tuple[int, int, bytes]]:
-        """(number, byte at which it starts, line without its end); bytes count uncompressed."""
-        number, at, rest = 0, 0, b""
+    def _blocks(self) -> Iterator[list[bytes]]:
+        """Lines without their ends, many at a time. Bytes count uncompressed."""
+        number, at, rest = 1, 0, b""
         try:
             with self.path.open("rb") as file:
                 for chunk in _chunks(file, compressed=self.path.suffix == ".zst"):
-                    *whole, rest = (rest + chunk).split(b"\n")
-                    for line in whole:
-                        number += 1
-                        yield number, at, line
-                        at += len(line) + 1
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    if lines:
+                        yield lines
+                        number += len(lines)
+                        at += sum(map(len, lines)) + len(lines)
                     if len(rest) > LINE_BYTES_MAX:
                         raise self._corrupt(
-                            number + 1, at, f"expected lines of at most {LINE_BYTES_MAX} bytes"
+                            number, at, f"expected lines of at most {LINE_BYTES_MAX} bytes"
                         )
         except OSError as error:
             raise NoRecordingError(
@@ -145,11 +144,11 @@ class Recording:
             ) from error
         except zstandard.ZstdError as error:
             raise self._corrupt(
-                number + 1, at + len(rest), f"expected zstd data, the decoder says: {error}"
+                number, at + len(rest), f"expected zstd data, the decoder says: {error}"
             ) from error
         if rest:
             raise self._corrupt(
-                number + 1, at + len(rest), "expected the rest of the line, the file ends here"
+                number, at + len(rest), "expected the rest of the line, the file ends here"
             )
 
     def _corrupt(
@@ -163,21 +162,16 @@ class Recording:
 
 
 def _chunks(file: IO[bytes], *, compressed: bool) -> Iterator[bytes]:
-    """Pieces of the text; zstd data that stops within a frame raises ZstdError."""
+    """Pieces of the text, of bounded size however well it is packed."""
     if not compressed:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk
         return
-    decoder, within = zstandard.ZstdDecompressor().decompressobj(), False
-    while packed := file.read(_CHUNK_BYTES // 8):
-        while packed:
-            if text := decoder.decompress(packed):
-                yield text
-            within, packed = not decoder.eof, decoder.unused_data
-            if decoder.eof:
-                decoder = zstandard.ZstdDecompressor().decompressobj()
-    if within:
-        raise zstandard.ZstdError("the file ends within a frame")
+    unpacked = zstandard.ZstdDecompressor().stream_reader(
+        file, read_across_frames=True, closefd=False
+    )
+    while chunk := unpacked.read(_CHUNK_BYTES):
+        yield chunk
 
 
 def _header(path: Path, first: bytes) -> Header:

@@ -388,3 +388,26 @@ def test_what_agents_did_without_the_log_is_written_down_once(tmp_path: Path) ->
         assert len(written) == 1
 
     run(tmp_path, body)
+
+
+def test_an_attempt_that_a_newer_decision_makes_moot_is_withdrawn(tmp_path: Path) -> None:
+    async def body(cell: Site) -> None:
+        submitted = await cell.submit()
+        cell.agents["n1"].die(3)
+        await cell.agents["n2"].leave()
+        await cell.start_actor()
+        await cell.shrink(submitted)
+        claim, _ = await cell.until(AttemptStarted, decision="llama/2")
+        await cell.shrink(
+            claim, name="llama/3", epoch=2, members="0-2", world=3, removed_ranks=(3, 4, 5)
+        )
+        _, failed = await cell.until(AttemptFailed, decision="llama/2")
+        assert (failed.withdrawn, failed.reason) == (
+            True,
+            "Not carried out: llama/3 came after it.",
+        )
+        await cell.agents["n2"].join(cell.server)
+        _, done = await cell.until(AttemptCompleted, decision="llama/3")
+        assert (done.epoch, done.world) == (2, 3)
+
+    run(tmp_path, body)

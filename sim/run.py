@@ -14,6 +14,7 @@ from nemesis.schemas.facts import Fact
 from nemesis.sim.cell import Options, RunningCell, running_cell
 from nemesis.sim.ledger import FaultInjected, MembershipFormed
 from nemesis.sim.score import Score, score
+from nemesis.sim.show import Line
 from nemesis.sim.stage import read_ledger
 from nemesis.sim.watcher import Emit, Truth
 
@@ -43,7 +44,7 @@ async def run(options: Options, emit: Emit, on_look: Callable[[str], None]) -> O
         outcome = await judge(options, cell, began_s)
         emit(cell.show.score(outcome.score))
         if options.follow:
-            emit([Text(f"going on until Ctrl-C; the log is at {cell.server.url}", "dim")])
+            emit([Line(Text(), Text(f"until Ctrl-C; the log is at {cell.server.url}", "dim"))])
             await asyncio.Event().wait()
         return outcome
 

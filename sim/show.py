@@ -6,10 +6,17 @@ time; what was measured on the wall clock says so.
 
 from typing import Final
 
+import msgspec
+from rich.table import Table
 from rich.text import Text
 
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
-from nemesis.schemas.done import AttemptCompleted, AttemptFailed, AttemptOutcomeUnknown
+from nemesis.schemas.done import (
+    AttemptCompleted,
+    AttemptFailed,
+    AttemptOutcomeUnknown,
+    MembershipReported,
+)
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.schemas.rank_ranges import format_ranks
@@ -17,7 +24,7 @@ from nemesis.sim.cluster import Cluster, Scenario
 from nemesis.sim.ledger import FaultInjected, MembershipFormed
 from nemesis.sim.score import FaultScore, Score
 
-LABEL_WIDTH: Final = 9
+HEAD_WIDTH: Final = 20
 EVIDENCE_MAX: Final = 4
 _STYLES: Final = {
     "LEDGER": "magenta",
@@ -37,6 +44,27 @@ _KINDS: Final = {
 }
 
 
+class Line(msgspec.Struct, frozen=True):
+    """One line: when and what kind, then the text."""
+
+    head: Text
+    body: Text
+
+    def flat(self) -> Text:
+        """As one line of any length."""
+        line = Text.assemble(self.head, " " * (HEAD_WIDTH - len(self.head)), self.body)
+        line.rstrip()
+        return line
+
+    def wrapped(self) -> Table:
+        """Wrapped at the terminal's width, the text below itself."""
+        grid = Table.grid()
+        grid.add_column(width=HEAD_WIDTH, no_wrap=True)
+        grid.add_column(overflow="fold")
+        grid.add_row(self.head, self.body)
+        return grid
+
+
 class Show:
     """Turns the happenings of one run into lines."""
 
@@ -49,7 +77,7 @@ class Show:
         self._verdicts: set[tuple[str, str, tuple[str, ...]]] = set()
         self._actions: dict[str, RecoveryDecided] = {}
 
-    def truth(self, entry: FaultInjected | MembershipFormed) -> list[Text]:
+    def truth(self, entry: FaultInjected | MembershipFormed) -> list[Line]:
         """A ledger entry."""
         if isinstance(entry, FaultInjected):
             self._broken_ns = entry.at_ns
@@ -60,7 +88,7 @@ class Show:
                     entry.at_ns,
                     f"{_KINDS[entry.kind]}: {entry.culprit} on {entry.node}, rank {ranks}",
                 ),
-                self._under("ground truth; NEMESIS cannot see this line"),
+                _under("ground truth; NEMESIS cannot see this line"),
             ]
         if entry.epoch in self._epochs:
             return []
@@ -73,13 +101,13 @@ class Show:
                 f"the job goes on: step {entry.step} finished in epoch {entry.epoch} by "
                 f"{entry.world} ranks ({entry.world - before:+d})",
             ),
-            self._under(
+            _under(
                 f"steps lost {entry.redone_count}, process restarts {entry.restarts_count}, "
                 f"{(entry.at_ns - self._broken_ns) / 1e9:.1f} s after the fault (simulated)"
             ),
         ]
 
-    def fact(self, fact: Fact, *, measured_ms: int | None = None) -> list[Text]:
+    def fact(self, fact: Fact, *, measured_ms: int | None = None) -> list[Line]:
         """A fact of the log; none where it is of no interest to a person watching.
 
         `measured_ms`: wall-clock time from the decision to this fact.
@@ -98,34 +126,31 @@ class Show:
                 return [self._line("WITHHELD", fact.at_ns, text)]
             case AttemptCompleted():
                 return self._completed(fact.data, fact.at_ns, measured_ms)
+            case MembershipReported():
+                return [self._line("RECOVERY", fact.at_ns, fact.data.reason)]
             case AttemptFailed() | AttemptOutcomeUnknown():
                 return [self._line("FAILED", fact.at_ns, fact.data.reason)]
             case _:
                 return []
 
-    def score(self, score: Score) -> list[Text]:
+    def score(self, score: Score) -> list[Line]:
         """The judgement, after the run."""
-        lines = [Text()]
+        lines = [_under("")]
         for each in score.faults:
-            lines += self._scored(each)
-        lines.append(
-            Text.assemble(
-                ("SCORE".ljust(LABEL_WIDTH + 11), "bold"),
-                (
-                    "passed" if score.passed else "FAILED",
-                    "bold green" if score.passed else "bold red",
-                ),
-                f": detected {sum(f.detected for f in score.faults)}/{len(score.faults)}, "
-                f"wrong blame {sum(len(f.wrong_blame) for f in score.faults)}, "
-                f"false alarms {len(score.false_alarms)}, process restarts {score.restarts_count}, "
-                f"steps redone {score.steps_redone_count}",
-            )
+            lines += _scored(each)
+        verdict = ("passed", "bold green") if score.passed else ("FAILED", "bold red")
+        rest = (
+            f": detected {sum(f.detected for f in score.faults)}/{len(score.faults)}, "
+            f"wrong blame {sum(len(f.wrong_blame) for f in score.faults)}, "
+            f"false alarms {len(score.false_alarms)}, process restarts {score.restarts_count}, "
+            f"steps redone {score.steps_redone_count}"
         )
+        lines.append(Line(Text("SCORE", "bold"), Text.assemble(verdict, rest)))
         if not score.recovered:
-            lines.append(self._under("the job did not go on", "bold red"))
+            lines.append(_under("the job did not go on", "bold red"))
         return lines
 
-    def _verdict(self, verdict: FaultAttributed, at_ns: int) -> list[Text]:
+    def _verdict(self, verdict: FaultAttributed, at_ns: int) -> list[Line]:
         named = tuple(culprit.id for culprit in verdict.culprits)
         said = (verdict.incident, verdict.verdict + verdict.fault_class, named)
         if said in self._verdicts:
@@ -139,29 +164,29 @@ class Show:
                 f"{verdict.fault_class}: {who} "
                 f"({verdict.verdict}, {verdict.confidence_ppm / 10_000:.0f} %)",
             ),
-            self._under(verdict.reason),
+            _under(verdict.reason),
         ]
         for evidence in verdict.evidence[:EVIDENCE_MAX]:
-            lines.append(self._under(f"- {evidence.says}", "dim"))
+            lines.append(_under(f"- {evidence.says}", "dim"))
             if evidence.text:
-                lines.append(self._under(f'  "{evidence.text}"', "dim"))
+                lines.append(_under(f'  "{evidence.text}"', "dim"))
         hidden = len(verdict.evidence) - EVIDENCE_MAX
         if hidden > 0:
-            lines.append(self._under(f"- and {hidden} more", "dim"))
-        lines += [self._under(f"missing: {each}", "dim") for each in verdict.missing]
+            lines.append(_under(f"- and {hidden} more", "dim"))
+        lines += [_under(f"missing: {each}", "dim") for each in verdict.missing]
         return lines
 
-    def _decision(self, decided: RecoveryDecided, at_ns: int) -> list[Text]:
+    def _decision(self, decided: RecoveryDecided, at_ns: int) -> list[Line]:
         self._actions[decided.decision] = decided
         what = f"{decided.action} {decided.target}"
         if decided.members:
             what += f": epoch {decided.epoch}, {decided.world} ranks go on"
         lines = [self._line("DECISION", at_ns, f"{what} ({decided.mode})")]
-        lines.append(self._under(decided.reason))
-        lines += [self._under(f"not {refused}", "dim") for refused in decided.rungs_refused]
+        lines.append(_under(decided.reason))
+        lines += [_under(f"not {refused}", "dim") for refused in decided.rungs_refused]
         return lines
 
-    def _completed(self, done: AttemptCompleted, at_ns: int, measured_ms: int | None) -> list[Text]:
+    def _completed(self, done: AttemptCompleted, at_ns: int, measured_ms: int | None) -> list[Line]:
         decided = self._actions.get(done.decision)
         if decided is None or not decided.members:
             return []
@@ -169,41 +194,38 @@ class Show:
         text = f"epoch {done.epoch}, members {decided.members}, world {done.world}"
         lines = [self._line(label, at_ns, text)]
         measured = f", {measured_ms} ms measured from decision to effect" if measured_ms else ""
-        lines.append(
-            self._under(f"goes on from step {done.step}, restarts {done.restarts}{measured}")
-        )
+        lines.append(_under(f"goes on from step {done.step}, restarts {done.restarts}{measured}"))
         return lines
 
-    def _scored(self, each: FaultScore) -> list[Text]:
-        def mark(right: bool) -> str:
-            return "right" if right else "WRONG"
-
-        def after(ms: int | None) -> str:
-            return "never" if ms is None else f"after {ms / 1000:.2f} s"
-
-        return [
-            Text.assemble(
-                ("".ljust(LABEL_WIDTH + 11)),
-                f"{_KINDS[each.kind]}: {each.verdict or 'not detected'}, "
-                f"class {mark(each.class_right)}, culprit "
-                f"{mark(each.culprit_right) if each.named else 'not named'}, "
-                f"{each.action or 'no action'} {mark(each.action_right)}",
-            ),
-            self._under(
-                f"verdict {after(each.to_verdict_ms)}, decision {after(each.to_decision_ms)}, "
-                f"next step {after(each.to_resume_ms)} (simulated)"
-            ),
-        ]
-
-    def _line(self, label: str, at_ns: int, text: str) -> Text:
+    def _line(self, label: str, at_ns: int, text: str) -> Line:
         passed_s = max(0, at_ns - self._start_ns) / 1e9
         clock = f"{int(passed_s) // 60:02d}:{passed_s % 60:04.1f}"
-        return Text.assemble(
-            (f"{clock}  ", "dim"), (label.ljust(LABEL_WIDTH), _STYLES[label]), f"  {text}"
-        )
+        return Line(Text.assemble((f"{clock}  ", "dim"), (label, _STYLES[label])), Text(text))
 
-    def _under(self, text: str, style: str = "") -> Text:
-        return Text.assemble(" " * (LABEL_WIDTH + 11), (text, style))
+
+def _scored(each: FaultScore) -> list[Line]:
+    def mark(right: bool) -> str:
+        return "right" if right else "WRONG"
+
+    def after(ms: int | None) -> str:
+        return "never" if ms is None else f"after {ms / 1000:.2f} s"
+
+    culprit = mark(each.culprit_right) if each.named else "not named"
+    return [
+        _under(
+            f"{_KINDS[each.kind]}: {each.verdict or 'not detected'}, "
+            f"class {mark(each.class_right)}, culprit {culprit}, "
+            f"{each.action or 'no action'} {mark(each.action_right)}"
+        ),
+        _under(
+            f"verdict {after(each.to_verdict_ms)}, decision {after(each.to_decision_ms)}, "
+            f"next step {after(each.to_resume_ms)} (simulated)"
+        ),
+    ]
+
+
+def _under(text: str, style: str = "") -> Line:
+    return Line(Text(), Text(text, style))
 
 
 def opening(cluster: Cluster, scenario: Scenario, *, seed: int, speed: float) -> list[Text]:

@@ -4,20 +4,18 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from rich.text import Text
-
 from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.done import AttemptCompleted
 from nemesis.schemas.errors import MalformedFactError, UnknownFactError
 from nemesis.schemas.facts import Fact, Record, decode_conclusion, split_subject
 from nemesis.sim.clock import SimClock
 from nemesis.sim.ledger import FaultInjected, MembershipFormed
-from nemesis.sim.show import Show
+from nemesis.sim.show import Line, Show
 from nemesis.sim.simulation import Simulation
 from nemesis.streams.log import Log
 
 Truth = FaultInjected | MembershipFormed
-Emit = Callable[[list[Text]], None]
+Emit = Callable[[list[Line]], None]
 
 EVENTS_SUBJECT: Final = "nemesis.events.>"
 SETTLE_NS: Final = 3_000_000_000  # simulated: a few steps of the new epoch, a last revision

@@ -78,17 +78,18 @@ def _run_in_terminal(options: "Options") -> "Outcome":
     from rich.text import Text
 
     from nemesis.sim.run import run
-    from nemesis.sim.show import opening
+    from nemesis.sim.show import Line, opening
 
     console = Console(highlight=False, soft_wrap=True)
 
-    def emit(lines: list[Text]) -> None:
+    def emit(lines: list[Line]) -> None:
         for line in lines:
-            console.print(line)
+            console.print(line.wrapped() if console.is_terminal else line.flat())
 
-    emit(opening(options.cluster, options.scenario, seed=options.seed, speed=options.speed))
+    for text in opening(options.cluster, options.scenario, seed=options.seed, speed=options.speed):
+        console.print(text)
     for part in options.without:
-        emit([Text(f"without {part}: it is not started", "bold red")])
+        console.print(Text(f"without {part}: it is not started", "bold red"))
     if not console.is_terminal:
         return asyncio.run(run(options, emit, lambda standing: None))
     with console.status("starting server, processors and agents") as status:

@@ -31,6 +31,7 @@ from nemesis.schemas.operated import NoteAdded, ProcessorActivated
 from nemesis.streams.log import Log
 from nemesis.streams.runner import Runner
 from nemesis.streams.server import Server
+from nemesis.streams.status import copies_folder, write_status
 from tests.commands import Ran
 from tests.commands import nemesis as run
 
@@ -77,7 +78,9 @@ class Cell:
         ]
         member = await server.connect("processor/attribution")
         sim = await server.connect("sim")
-        runner = Runner([(Attribution(), member)], folder=self.base, start_ns=self.start_ns)
+        copies = copies_folder(self.base / "reading")
+        copies.mkdir()
+        runner = Runner([(Attribution(), member)], folder=copies, start_ns=self.start_ns)
         running = asyncio.ensure_future(runner.run())
         activated = ProcessorActivated(
             at_ns=self.start_ns, by="op", reason="first", name="attribution", version=1
@@ -106,6 +109,7 @@ class Cell:
             name = str(msgspec.json.decode(record.payload)["data"]["incident"])
         note = NoteAdded(at_ns=1, by="alice", reason="seen", incident=name, text="swap ordered")
         await self.operate(operator, note, name)
+        write_status(copies, runner.status())
         runner.stop()
         await running
         for log in (ticker, operator, node, reader, member, sim):
@@ -311,6 +315,18 @@ def test_telemetry_is_shown_by_channel_and_device(cell: Cell) -> None:
     assert len(everything.splitlines()) == 40
 
 
+def test_status_names_a_copy_that_died(cell: Cell) -> None:
+    (path,) = copies_folder(cell.base / "reading").glob("*.json")
+    told = path.read_bytes()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    try:
+        path.write_bytes(msgspec.json.encode(msgspec.json.decode(told) | {"pid": dead.pid}))
+        assert f"process {dead.pid} dead" in nemesis(cell, "status").stdout
+    finally:
+        path.write_bytes(told)
+
+
 def test_status_says_where_the_log_and_each_processor_stand(cell: Cell) -> None:
     now = document(nemesis(cell, "status", "--json"))
     (attribution,) = now["processors"]
@@ -318,7 +334,10 @@ def test_status_says_where_the_log_and_each_processor_stand(cell: Cell) -> None:
     assert (attribution["version"], attribution["lag_ns"]) == (1, 0)
     assert attribution["in_seq"] + attribution["lag_seq"] == now["last_seq"]
     assert now["log_time_ns"] == cell.start_ns + 39 * SECOND_NS
+    (copy,) = now["copies"]
+    assert (copy["pid"], copy["alive"], copy["stage"]) == (os.getpid(), True, "reading")
     text = nemesis(cell, "status").stdout
+    assert f"copy of attribution version 1: process {os.getpid()} reading" in text
     assert text.startswith("log reading: sequences 1 to")
     assert "attribution" in text
 

@@ -1,6 +1,7 @@
 """`nemesis status`: where the log and every processor stand, once."""
 
 import asyncio
+import os
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,20 @@ class Standing(msgspec.Struct, kw_only=True):
     """From the log time of its position to that of the last tick."""
 
 
+class Copy(msgspec.Struct, kw_only=True):
+    """What one copy of a processor on this machine last said of itself."""
+
+    name: str
+    version: int
+    pid: int
+    alive: bool
+    stage: str
+    """reading, waiting for its version to be activated, or handing over."""
+    standby: bool
+    """Another copy writes."""
+    lag_seq: int
+
+
 class Status(msgspec.Struct, kw_only=True):
     """Where a log stands."""
 
@@ -38,6 +53,7 @@ class Status(msgspec.Struct, kw_only=True):
     clock_age_ns: int | None
     """Since the last tick was stored, by this machine's clock; None where there was none."""
     processors: list[Standing]
+    copies: list[Copy]
 
 
 def status(
@@ -54,10 +70,41 @@ def status(
             return await _measure(log, context or server or cell)
 
     now = asyncio.run(run())
+    if not server and not context:
+        now.copies = _copies(cell)
     if json:
         print_json(now)
         return
     _print(now)
+
+
+def _copies(cell: str) -> list[Copy]:
+    """The log cannot tell a dead copy from one that waits for the other: they tell themselves."""
+    from nemesis.streams.server import state_folder
+    from nemesis.streams.status import copies_folder, read_status
+
+    return [
+        Copy(
+            name=each.name,
+            version=each.version,
+            pid=each.pid,
+            alive=_is_alive(each.pid),
+            stage=each.stage,
+            standby=each.standby,
+            lag_seq=each.lag_seq,
+        )
+        for each in read_status(copies_folder(state_folder(cell)))
+    ]
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's, and there
+    return True
 
 
 async def _measure(log: "Log", cell: str) -> Status:
@@ -96,6 +143,7 @@ async def _measure(log: "Log", cell: str) -> Status:
         log_time_ns=log_time_ns,
         clock_age_ns=time.time_ns() - tick.stored_ns if tick is not None else None,
         processors=standings,
+        copies=[],
     )
 
 
@@ -116,3 +164,7 @@ def _print(now: Status) -> None:
     ]
     for name, version, position, behind, seconds in rows if now.processors else []:
         typer.echo(f"{name:<16} {version:>7} {position:>10} {behind:>8} {seconds:>8}")
+    for copy in now.copies:
+        state = f"{copy.stage}{', standby' if copy.standby else ''}" if copy.alive else "dead"
+        what = f"copy of {copy.name} version {copy.version}"
+        typer.echo(f"{what}: process {copy.pid} {state}, {copy.lag_seq} behind")

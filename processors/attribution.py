@@ -319,8 +319,8 @@ class Attribution:
             job = seats[0].job if seats else ""
             incident = state.incidents.of_job(job, silence.nodes, now_ns, JOIN_NS)
             if incident is None:
-                name = f"{'+'.join(silence.nodes)}@{silence.since_ns}"
-                incident = state.incidents.open(name, now_ns, late=False)
+                opened_by = f"{fact.id} {' '.join(silence.nodes)}"
+                incident = state.incidents.open(opened_by, now_ns, late=False)
             incident.job = incident.job or job
             incident.silences.append(silence)
             incident.take_nodes(silence.nodes, now_ns)

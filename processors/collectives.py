@@ -171,9 +171,9 @@ def _blamed(
         "gpu.stall" if stalled else "unknown" if gone == blamed else "app.stall"
     )
     how = {
-        "gpu.stall": "has not completed what its peers completed",
-        "app.stall": "has not called what the others wait in",
-        "unknown": "wrote no flight-recorder dump, and the others wait for it",
+        "gpu.stall": "did not complete what their peers completed",
+        "app.stall": "did not call what the others wait in",
+        "unknown": "wrote no flight-recorder dump, and the others wait",
     }[fault_class]
     no_dump = "it wrote no dump where the others did"
     says |= {rank: no_dump if rank in gone else how for rank in blamed}

@@ -19,6 +19,7 @@ from nemesis.schemas.errors import BadNameError
 from nemesis.schemas.observed import GroupDigest, OperationSeen
 from nemesis.schemas.rank_ranges import parse_ranks
 
+HUBS_MAX: Final = 64  # ranks of a hung group are stuck in one or two operations
 UNSEEN_MAX: Final = 8  # enough to ask for; a broken digest may list a million
 _P2P: Final = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})\Z")
 
@@ -123,18 +124,16 @@ def wait_graph(seen: Mapping[int, Seen], groups: list[Group]) -> Waits:
     graph: nx.DiGraph[int | Hub] = nx.DiGraph()
     stalled: set[int] = set()
     for group in groups:
-        for rank, digest in group.digests.items():
-            operation = pending(seen[rank], digest)
-            if operation is None or operation.p2p:
-                continue
-            hub = Hub(group.name, operation.seq)
-            due = _not_arrived(group, rank, operation, seen)
-            if not due and _completed_elsewhere(group, rank, operation.seq, seen):
-                stalled.add(rank)
-            elif not due:
-                due = _stuck_before(group, operation.seq, seen)
+        for collective, stuck in _stuck_in(group, seen):
+            hub = Hub(group.name, collective)
+            due = _not_arrived(group, collective, stuck, seen)
+            done = [] if due else _peers_done(group, collective, seen)
+            first_ns = min(done, default=None)
+            stalled.update(rank for rank in stuck if _is_behind(seen[rank], first_ns))
+            if not due and not done:
+                due = _stuck_before(group, collective, seen)
             if due:
-                graph.add_edge(rank, hub)
+                graph.add_edges_from((rank, hub) for rank in stuck)
                 graph.add_edges_from((hub, member) for member in due)
     # who waits for a member that never arrived may lack what its peers completed without it
     stalled = {rank for rank in stalled if not _waits(graph, rank)}
@@ -150,38 +149,45 @@ def _waits(graph: "nx.DiGraph[int | Hub]", rank: int) -> bool:
     return rank in graph and graph.out_degree(rank) > 0
 
 
+def _stuck_in(group: Group, seen: Mapping[int, Seen]) -> list[tuple[int, dict[int, OperationSeen]]]:
+    """The ranks stuck in each collective of a group, the earliest collectives first."""
+    stuck: dict[int, dict[int, OperationSeen]] = {}
+    for rank, digest in group.digests.items():
+        operation = pending(seen[rank], digest)
+        if operation is not None and not operation.p2p:
+            stuck.setdefault(operation.seq, {})[rank] = operation
+    return sorted(stuck.items())[:HUBS_MAX]
+
+
 def _not_arrived(
-    group: Group, rank: int, operation: OperationSeen, seen: Mapping[int, Seen]
+    group: Group, collective: int, stuck: Mapping[int, OperationSeen], seen: Mapping[int, Seen]
 ) -> list[int]:
-    """Members that have not enqueued the operation, as far as their recorders can tell."""
+    """Members that have not enqueued the collective, as far as their recorders can tell."""
+    began_ns = max(each.created_ns - seen[rank].error_ns for rank, each in stuck.items())
     due: list[int] = []
     for member in group.members:
-        if member == rank:
-            continue
         other = seen.get(member)
         digest = group.digests.get(member)
         if other is None or other.missing:
             due.append(member)
-            continue
-        # a recorder that was read before the operation began proves nothing about it
-        read_ns = other.at_ns + other.error_ns + seen[rank].error_ns
-        behind = digest is not None and enqueued(digest) < operation.seq
-        if behind and read_ns >= operation.created_ns:
-            due.append(member)
+        elif digest is not None and enqueued(digest) < collective:
+            # a recorder that was read before the operation began proves nothing about it
+            due += [member] if other.at_ns + other.error_ns >= began_ns else []
     return due
 
 
-def _completed_elsewhere(
-    group: Group, rank: int, collective: int, seen: Mapping[int, Seen]
-) -> bool:
-    """Whether a peer had completed the operation when this rank's recorder was read."""
-    own = seen[rank]
-    return any(
-        digest.last_completed >= collective
-        and seen[member].at_ns - seen[member].error_ns <= own.at_ns + own.error_ns
+def _peers_done(group: Group, collective: int, seen: Mapping[int, Seen]) -> list[int]:
+    """When the recorders of members that completed the collective were read, at the earliest."""
+    return [
+        seen[member].at_ns - seen[member].error_ns
         for member, digest in group.digests.items()
-        if member != rank
-    )
+        if digest.last_completed >= collective
+    ]
+
+
+def _is_behind(own: Seen, done_ns: int | None) -> bool:
+    """Whether a peer was done already when this rank's recorder was read."""
+    return done_ns is not None and done_ns <= own.at_ns + own.error_ns
 
 
 def _stuck_before(group: Group, collective: int, seen: Mapping[int, Seen]) -> list[int]:

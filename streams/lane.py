@@ -23,7 +23,7 @@ from nemesis.streams.position import Position, position_of, read_snapshot
 SNAPSHOT_PERIOD_S: Final = 10.0
 AHEAD_MAX: Final = 5_000  # conclusions that wait before stepping pauses
 
-Stage = Literal["waiting", "reading", "handing over"]
+Stage = Literal["waiting", "opened", "reading", "handing over"]
 How = Literal["cold", "snapshot", "reread"]
 
 
@@ -98,8 +98,13 @@ class Lane:
                 fold.take_over()
         self.state_from = fold.seq
         self._start(fold, position)
-        self.stage = "reading"
+        self.stage = "opened"
         return True
+
+    def begin(self) -> None:
+        """From the next record on it is fed: a reader starts right behind its state."""
+        if self.stage == "opened":
+            self.stage = "reading"
 
     def lost(self, from_seq: int, to_seq: int) -> None:
         """These sequences expired before they were read."""

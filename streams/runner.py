@@ -19,7 +19,7 @@ from nemesis.schemas.facts import encode_conclusion
 from nemesis.schemas.inferred import Inference
 from nemesis.schemas.kept import LogShortened, ProcessorDiverged, ProcessorStarted
 from nemesis.streams.deaths import Deaths
-from nemesis.streams.errors import LogUnavailableError, PositionMovedError
+from nemesis.streams.errors import LogFullError, LogUnavailableError, PositionMovedError
 from nemesis.streams.lane import SNAPSHOT_PERIOD_S, Lane
 from nemesis.streams.port import RunnerLog
 from nemesis.streams.status import CopyStatus, write_status
@@ -66,6 +66,8 @@ class Runner:
         self._tasks: Final[dict[str, asyncio.Task[None]]] = {}
         self._over: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
         self._opened: Final = asyncio.Event()
+        self._started: Final[list[Lane]] = []
+        """Opened and not yet told."""
         self._clock_alarm = False
 
     def stop(self) -> None:
@@ -103,28 +105,34 @@ class Runner:
 
     async def _open(self, lane: Lane) -> None:
         await self._end(lane.label)
-        if not await lane.open():
-            return
-        fold = lane.fold
-        await self._say(
-            lane,
-            ProcessorStarted(
-                at_ns=fold.log_time_ns,
-                reason=f"a copy of {lane.name} took up work at input {lane.state_from}",
-                name=lane.name,
-                version=lane.processor.version,
-                in_seq=lane.position.in_seq,
-                state_from=lane.state_from,
-                how=lane.how,
-            ),
-        )
-        self._spawn(lane.label, lane.committer.run())
-        self._opened.set()
+        if await lane.open():
+            self._spawn(lane.label, lane.committer.run())
+            self._started.append(lane)
+            self._opened.set()
+
+    async def _tell_started(self) -> None:
+        while self._started:
+            lane = self._started[0]
+            await self._say(
+                lane,
+                ProcessorStarted(
+                    at_ns=lane.fold.log_time_ns,
+                    reason=f"a copy of {lane.name} took up work at input {lane.state_from}",
+                    name=lane.name,
+                    version=lane.processor.version,
+                    in_seq=lane.position.in_seq,
+                    state_from=lane.state_from,
+                    how=lane.how,
+                ),
+            )
+            self._started.pop(0)
 
     async def _read(self) -> None:
         """Read for all lanes that are open; start over, further back, when another one opens."""
         while True:
             self._opened.clear()
+            for lane in self.lanes:
+                lane.begin()
             reading = [lane.read_seq for lane in self.lanes if lane.stage == "reading"]
             if not reading:
                 await self._opened.wait()
@@ -144,7 +152,9 @@ class Runner:
         last_seq = from_seq - 1
         async with self.lanes[0].log.reader(from_seq) as reader:
             while True:
-                for record in await reader.next():
+                records = await reader.next()
+                await self.watch.verified()  # what comes after a lost connection may be another log
+                for record in records:
                     if record.seq != last_seq + 1:
                         for lane in self.lanes:
                             lane.lost(last_seq + 1, record.seq - 1)
@@ -166,6 +176,8 @@ class Runner:
         for lane in self.lanes:
             if lane.stage == "waiting":
                 await self._open(lane)
+        await self._tell_started()
+        for lane in self.lanes:
             while lane.differences:
                 await self._tell_difference(lane)
         silent = self.watch.clock_silent
@@ -237,7 +249,7 @@ class Runner:
         while True:
             try:
                 return await what()
-            except LogUnavailableError as error:
+            except (LogUnavailableError, LogFullError) as error:
                 _log.info("waiting for the log: %s", error.message)
                 await asyncio.sleep(RETRY_S)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Record
-from nemesis.streams.errors import LogUnavailableError
+from nemesis.streams.errors import LogFullError, LogUnavailableError
 from nemesis.streams.log import Bounds
 from nemesis.streams.port import RunnerLog
 
@@ -102,6 +102,8 @@ class Watch:
                 await each()
             except LogUnavailableError:
                 self._read_at = loop.time()  # away is not stalled
+            except LogFullError:
+                continue
 
     def _lost_count(self) -> int:
         return sum(log.lost_count for log in self._logs)

@@ -7,14 +7,20 @@ A client loses requests before and answers after they took effect, in an order d
 
 import asyncio
 import random
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from types import TracebackType
 from typing import Self
 
 from nemesis.schemas.facts import Record
-from nemesis.streams.batch import Message
-from nemesis.streams.errors import LogUnavailableError, PositionMovedError, UndeliverableError
+from nemesis.streams.batch import BATCH_MESSAGES_MAX, Message
+from nemesis.streams.errors import (
+    LogFullError,
+    LogUnavailableError,
+    PositionMovedError,
+    UndeliverableError,
+)
 from nemesis.streams.log import Bounds
 
 
@@ -27,10 +33,17 @@ class MemoryLog:
         self.boots = 0
         self.states: dict[str, bytes] = {}
         self.refuses: Callable[[Message], bool] = lambda message: False
+        self.full = False
+        self._lasts: dict[str, Record] = {}
+        self._ends = [0]
         self.arrived = asyncio.Event()
 
     def append(self, *messages: Message) -> int:
         """All or none."""
+        if self.full:
+            raise LogFullError("maximum bytes exceeded")
+        if len(messages) > BATCH_MESSAGES_MAX:
+            raise UndeliverableError("a batch of too many messages")
         for message in messages:
             expected = message.expected_last_subject_seq
             if self.refuses(message):
@@ -40,14 +53,22 @@ class MemoryLog:
         for message in messages:
             self.last_seq += 1
             stored_ns = self.boots * 10**15 + self.last_seq * 1_000
-            self.records.append(Record(self.last_seq, message.subject, stored_ns, message.payload))
+            record = Record(self.last_seq, message.subject, stored_ns, message.payload)
+            self.records.append(record)
+            self._lasts[message.subject] = record
+        self._ends.append(self.last_seq)
         self.arrived.set()
         self.arrived = asyncio.Event()
         return self.last_seq
 
     def last(self, subject: str) -> Record | None:
         """The newest message of a subject."""
-        return next((each for each in reversed(self.records) if each.subject == subject), None)
+        return self._lasts.get(subject)
+
+    def after(self, seq: int, count: int) -> list[Record]:
+        """The next records behind a sequence."""
+        at = bisect_right(self.records, seq, key=lambda record: record.seq)
+        return self.records[at : at + count]
 
     def expire(self, first_seq: int, last_seq: int) -> None:
         """Telemetry in this range is gone."""
@@ -59,10 +80,13 @@ class MemoryLog:
         ]
 
     def roll_back(self, last_seq: int) -> None:
-        """Come back from a restart with an older store."""
+        """Come back from a restart with an older store; a batch is in it or not."""
+        last_seq = self._ends[bisect_right(self._ends, last_seq) - 1]
         self.boots += 1
         self.records = [each for each in self.records if each.seq <= last_seq]
+        self._lasts = {each.subject: each for each in self.records}
         self.last_seq = last_seq
+        self._ends = [end for end in self._ends if end <= last_seq]
 
     def _last_seq(self, subject: str) -> int:
         record = self.last(subject)
@@ -135,7 +159,7 @@ class MemoryClient:
 
     async def get(self, seq: int) -> Record | None:
         await self.ask()
-        return next((each for each in self._log.records if each.seq == seq), None)
+        return next((each for each in self._log.after(seq - 1, 1) if each.seq == seq), None)
 
     async def bounds(self) -> Bounds:
         await self.ask()
@@ -157,15 +181,19 @@ class MemoryClient:
             raise LogUnavailableError("lost")
 
     async def _deliver(self, messages: list[Message], answer: "asyncio.Future[int]") -> None:
+        boots = self._log.boots
         await self._faults.pause()
         if self._faults.lose():
             self._broken += self._faults.dice.randrange(2)
             if self._faults.dice.randrange(2):
                 _tell(answer, LogUnavailableError("the connection broke"))
             return
+        if self._log.boots != boots:
+            _tell(answer, LogUnavailableError("the server ended"))
+            return
         try:
             seq = self._log.append(*messages)
-        except (PositionMovedError, UndeliverableError) as error:
+        except (PositionMovedError, UndeliverableError, LogFullError) as error:
             await self._faults.pause()
             _tell(answer, error)
             return
@@ -219,7 +247,7 @@ class MemoryReader:
         while True:
             await self._faults.pause()
             size = self._faults.dice.randrange(1, 64)
-            there = [each for each in self._log.records if each.seq > self._last_seq][:size]
+            there = self._log.after(self._last_seq, size)
             if there:
                 break
             await self._log.arrived.wait()

@@ -1,0 +1,62 @@
+"""`make campaign`: every cut fifty times, servers killed by the hundred, thousands of seeds.
+
+Hours on two cores. `--quick` shows in minutes that the campaign itself works.
+"""
+
+import argparse
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.faults import test_simulated
+
+ROOT = Path(__file__).parent.parent.parent
+REAL = ["tests/faults/test_cuts.py", "tests/faults/test_disasters.py"]
+
+
+def real(repeats: int, kills: int) -> int:
+    """The tests with real processes, with more repetitions than CI has time for."""
+    environment = os.environ | {
+        "NEMESIS_FAULT_REPEATS": str(repeats),
+        "NEMESIS_FAULT_KILLS": str(kills),
+    }
+    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "--timeout=14400", *REAL]
+    return subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
+
+
+def seeds(first: int, count: int) -> int:
+    """Simulated runs; prints each seed that fails, to be run again alone."""
+    logging.disable(logging.WARNING)
+    failed = 0
+    began = time.monotonic()
+    for seed in range(first, first + count):
+        for play in (
+            test_simulated.test_copies_killed_at_any_await_and_answers_lost_change_nothing,
+            test_simulated.test_floods_crashes_upgrades_full_and_older_stores_change_nothing,
+        ):
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    play(seed, Path(folder))
+                except Exception as error:
+                    failed += 1
+                    print(f"seed {seed} {play.__name__}: {str(error)[:300]}", flush=True)
+    print(f"{2 * count} simulated runs in {time.monotonic() - began:.0f} s, {failed} failed")
+    return failed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="minutes instead of hours")
+    parser.add_argument("--first-seed", type=int, default=1000)
+    arguments = parser.parse_args()
+    failed = seeds(arguments.first_seed, 20 if arguments.quick else 2000)
+    failed += real(*((2, 5) if arguments.quick else (50, 200)))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

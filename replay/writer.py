@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final
@@ -190,7 +190,7 @@ def _compressor() -> zstandard.ZstdCompressor:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained(path: Path) -> Generator[None]:
     try:
         yield
     except FileExistsError as error:

@@ -51,7 +51,7 @@ def name_of(token: str) -> str:
         name = raw.decode("utf-8", "surrogatepass")
         canonical = token_of(name) == token
     except UnicodeDecodeError:
-        canonical = False
+        name, canonical = "", False
     if not canonical:
         raise BadNameError(f"not a token: {token[:80]!r}")
     return name

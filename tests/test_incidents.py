@@ -131,6 +131,20 @@ def test_an_incident_without_a_verdict_says_so() -> None:
     assert verdict_text(of(WITHHELD)) == "no verdict"
 
 
+def test_a_decision_before_the_verdict_belongs_to_the_incident_of_the_fact_it_answers() -> None:
+    early = recovery(incident="n1/process/1/1", decision="llama/0")
+    cites = verdict(evidence=(Evidence(fact="n1/process/1/1", says="rank 8 exited"),))
+    late = recovery(incident="n1/process/1/1")
+    log = Log()
+    for number, data in enumerate((early, verdict(incident="i-9"), cites, late)):
+        log.event(data, key=f"k{number}")
+    incidents = Incidents(log.records)
+    assert list(incidents.by_id) == ["i-9", "i-1"]
+    joined = found(incidents, "n1/process/1/1")
+    assert joined.id == "i-1"
+    assert [entry.seq for entry in joined.entries] == [1, 3, 4]
+
+
 def test_facts_that_name_no_incident_belong_to_none() -> None:
     log = Log()
     log.activate()
@@ -157,6 +171,7 @@ def test_an_incident_of_each_recording_was_recovered(path: Path) -> None:
     incidents = Incidents(Recording(path).records()).by_id.values()
     (recovered,) = [incident for incident in incidents if incident.outcome == "recovered"]
     assert recovered.job == "llama"
+    assert recovered.verdict is not None
     assert 0 < recovered.first_seq < recovered.last_seq
 
 

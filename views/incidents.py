@@ -1,7 +1,8 @@
 """Incidents as the log tells them: what was concluded, decided and done about one fault.
 
 A pure reader: events in, stories out. Facts belong together by the incident that they name;
-attempts, approvals and vetoes name a decision, and so its incident.
+attempts, approvals and vetoes name a decision, and so its incident. A decision taken before there
+was a verdict names the fact that it answers: a verdict that cites this fact is about the same.
 """
 
 from collections.abc import Iterable
@@ -96,6 +97,8 @@ class Incidents:
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.by_id: Final[dict[str, Incident]] = {}
         self._by_decision: Final[dict[str, str]] = {}
+        self._by_evidence: Final[dict[str, str]] = {}
+        """A producer's fact -> the incident whose verdict cites it."""
         for record in records:
             self.see(record)
 
@@ -108,10 +111,27 @@ class Incidents:
         incident = self._incident_of(data)
         if not incident:
             return None
+        incident = self._by_evidence.get(incident, incident)
         fact = item.fact(0)
         entry = Entry(incident, record.seq, data.at_ns, item.token, fact.id, fact.cause, data)
         self.by_id.setdefault(incident, Incident(incident)).entries.append(entry)
+        if isinstance(data, FaultAttributed):
+            self._join(data)
         return entry
+
+    def _join(self, verdict: FaultAttributed) -> None:
+        """What was named after a fact that this verdict cites belongs to its incident."""
+        one = self.by_id[verdict.incident]
+        for evidence in verdict.evidence:
+            self._by_evidence.setdefault(evidence.fact, verdict.incident)
+            other = self.by_id.get(evidence.fact)
+            if other is not None and other is not one:
+                one.entries = sorted([*one.entries, *other.entries], key=lambda entry: entry.seq)
+                del self.by_id[evidence.fact]
+
+    def named(self, id: str) -> str:
+        """The incident that goes by this name now."""
+        return self._by_evidence.get(id, id)
 
     def _incident_of(self, data: Any) -> str:
         if isinstance(data, Decision):
@@ -130,8 +150,8 @@ def found(incidents: Incidents, id: str) -> Incident:
     Raises:
         NoIncidentError: there is none, or more than one.
     """
-    if id in incidents.by_id:
-        return incidents.by_id[id]
+    if incidents.named(id) in incidents.by_id:
+        return incidents.by_id[incidents.named(id)]
     alike = [each for each in incidents.by_id if each.startswith(id)]
     if len(alike) == 1:
         return incidents.by_id[alike[0]]

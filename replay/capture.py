@@ -42,6 +42,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     """The version that answers the next input."""
     state: bytes
+    handed_over: bool
+    """The state is that of another version."""
 
 
 async def capture(
@@ -79,7 +81,13 @@ async def capture(
         force=force,
     ) as writer:
         for start in starts:
-            writer.start(start.name, in_seq=start.in_seq, version=start.version, state=start.state)
+            writer.start(
+                start.name,
+                in_seq=start.in_seq,
+                version=start.version,
+                state=start.state,
+                handed_over=start.handed_over,
+            )
         dumps = await _copy(log, writer, first_seq, to_seq, progress)
         for sha256 in dumps:
             if (content := await log.blobs.get(sha256)) is not None:
@@ -122,7 +130,13 @@ async def _start_of(log: Log, name: str, from_seq: int, to_seq: int) -> Start | 
     if taken.in_seq > to_seq or state is None or position is None:
         return None
     version = _positions.decode(position.payload).version
-    return Start(name=name, in_seq=taken.in_seq, version=version, state=state)
+    return Start(
+        name=name,
+        in_seq=taken.in_seq,
+        version=version,
+        state=state,
+        handed_over=taken.version != version,
+    )
 
 
 async def _copy(

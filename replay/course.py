@@ -144,10 +144,10 @@ class Course:
         if plan.start_sha256:
             try:
                 fold.restore(state)
-            except NemesisError as error:
-                self.unverified = f"its state does not restore: {error.message}"
+            except Exception as error:  # a processor may raise anything on what it did not write
+                self.unverified = f"its state does not restore: {error}"
                 return
-            if not fold.active:
+            if plan.start_handed_over:
                 fold.take_over()
         self._fold = fold
 

@@ -39,9 +39,12 @@ class Planner:
             "input_lost": self._on_lost,
         }
 
-    def start(self, name: str, in_seq: int, version: int, sha256: str) -> None:
+    def start(
+        self, name: str, in_seq: int, version: int, sha256: str, *, handed_over: bool
+    ) -> None:
         """Replay of this processor starts after `in_seq` from the state with this hash."""
         plan = self._plan(name)
+        plan.start_handed_over = handed_over
         plan.start_seq, plan.start_version, plan.start_sha256 = in_seq, version, sha256
         plan.startable = True
         plan.answered_seq = max(plan.answered_seq, in_seq)

@@ -51,6 +51,8 @@ class ProcessorPlan(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Every input up to here is in the state that replay starts from."""
     start_version: int = 0
     """The version that answers the next input; 0 where no version was in force yet."""
+    start_handed_over: bool = False
+    """The state is that of another version, which handed over after it."""
     start_sha256: str = ""
     """The state's hash, its bytes are among the blobs; empty for the empty state at sequence 0."""
     startable: bool = True

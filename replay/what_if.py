@@ -171,8 +171,13 @@ class _Run:
                 continue
             fold = Fold(catalogue[plan.name][latest(plan.name, catalogue)]())
             if plan.start_sha256:
-                fold.restore(states[plan.start_sha256])
-                fold.take_over()
+                try:
+                    fold.restore(states[plan.start_sha256])
+                except Exception as error:  # a processor may raise anything on what is not its own
+                    self.notes.append(f"the state of {plan.name} does not restore: {error}")
+                    continue
+                if plan.start_handed_over:
+                    fold.take_over()
                 if plan.name in settings:
                     fold.processor.configure(settings[plan.name])
             self.folds[plan.name] = fold

@@ -92,11 +92,16 @@ class RecordingWriter:
             self._file.close()
         self._temporary.unlink(missing_ok=True)
 
-    def start(self, name: str, *, in_seq: int, version: int, state: bytes) -> None:
-        """Replay of this processor starts from this state; before any record."""
+    def start(
+        self, name: str, *, in_seq: int, version: int, state: bytes, handed_over: bool = False
+    ) -> None:
+        """Replay of this processor starts from this state; before any record.
+
+        `version` answers the next input; `handed_over`: the state is that of another one.
+        """
         assert self._next_seq == self._from_seq, "states come before facts"
         sha256 = hashlib.sha256(state).hexdigest()
-        self._planner.start(name, in_seq, version, sha256)
+        self._planner.start(name, in_seq, version, sha256, handed_over=handed_over)
         self.blob(sha256, state)
 
     def record(self, record: Record) -> None:

@@ -5,6 +5,7 @@ import os
 import re
 import stat
 import subprocess
+import zlib
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,7 @@ from nemesis.replay.recording import (
     encode_line,
     fact_line,
 )
+from nemesis.replay.slices import BadTimeError, parse_time_ns
 from nemesis.replay.writer import CannotWriteError, RecordingWriter
 from nemesis.schemas.facts import Record
 from tests.replay_logs import busy_log, write
@@ -331,3 +333,38 @@ def test_a_file_that_is_not_there_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(NoRecordingError, match="No such file") as caught:
         Recording(tmp_path / "none.zst")
     assert "nemesis record" in caught.value.hint
+
+
+def test_a_snapshot_that_does_not_decode_is_kept_as_it_is(tmp_path: Path) -> None:
+    record = Record(1, "nemesis.cursor.attribution.snapshot", 1, b"\xc1")
+    path = write(tmp_path / "x.ndjson", [record])
+    assert list(Recording(path).records()) == [record]
+
+
+def test_a_line_that_is_no_fact_and_no_blob_is_refused() -> None:
+    raw = encode_line(FactLine(1, "nemesis.telemetry.n.sample", 1, b"x"))[:-1]
+    body = raw[:-20].replace(b'"line":"fact"', b'"line":"song"')
+    song = body + b',"crc32":"%08x"}' % zlib.crc32(body)
+    with pytest.raises(ValueError, match="expected a fact or a blob: Invalid value 'song'"):
+        decode_line(song)
+
+
+@pytest.mark.parametrize(
+    ("text", "at_ns"),
+    [
+        ("90s", 910 * 10**9),
+        ("0.5m", 970 * 10**9),
+        ("1970-01-01T00:00:05Z", 5 * 10**9),
+        ("1970-01-01T00:00:05", 5 * 10**9),
+        ("1970-01-01T01:00:00.25+01:00", 250 * 10**6),
+    ],
+)
+def test_a_time_is_an_age_or_a_date(text: str, at_ns: int) -> None:
+    assert parse_time_ns(text, now_ns=1000 * 10**9) == at_ns
+
+
+@pytest.mark.parametrize("text", ["", "soon", "10 m", "-5m", "2026-13-01"])
+def test_another_time_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(BadTimeError, match="not a time") as caught:
+        parse_time_ns(text, now_ns=0)
+    assert "10m" in caught.value.hint

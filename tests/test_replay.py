@@ -1,5 +1,6 @@
 """Promises of replay: the log's conclusions are drawn again, or the first difference shows."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -7,10 +8,13 @@ import pytest
 
 from nemesis.processors.fold import Fold, Input
 from nemesis.replay.course import Difference
+from nemesis.replay.differences import differing_fields
 from nemesis.replay.reader import Recording
 from nemesis.replay.verify import Report, plans_of, verify, verify_log
-from nemesis.schemas.facts import Record
-from nemesis.schemas.kept import InputLost, ProcessorAdvanced
+from nemesis.replay.what_if import compare
+from nemesis.replay.writer import RecordingWriter
+from nemesis.schemas.facts import Record, encode_conclusion
+from nemesis.schemas.kept import ConclusionUndeliverable, InputLost, ProcessorAdvanced
 from tests.replay_logs import Copy, Counting, Log, busy_log, make_counting, write
 
 
@@ -294,8 +298,6 @@ def test_a_copy_that_came_up_from_a_snapshot_changes_nothing() -> None:
 
 
 def test_a_slice_starts_from_the_state_before_it(tmp_path: Path) -> None:
-    from nemesis.replay.writer import RecordingWriter
-
     log = busy_log()
     fold = Fold(Counting())
     for record in log.records[:8]:
@@ -312,6 +314,35 @@ def test_a_slice_starts_from_the_state_before_it(tmp_path: Path) -> None:
     assert report.verdict == "equal"
     assert report.processors[0].equal_count == 4
     assert report.processors[0].states_equal_count == 1
+
+
+def test_a_slice_that_starts_at_an_upgrade_goes_on_with_the_new_version(tmp_path: Path) -> None:
+    log = busy_log()
+    old = Copy(log, Fold(Counting()))
+    log.activate(2)
+    old.read()
+    state, at = old.fold.snapshot(), log.end
+    new = Copy(log, Fold(Counting(2)))
+    new.fold.restore(state)
+    new.fold.take_over()
+    for _ in range(4):
+        log.kernel()
+    new.read()
+    new.commit(snapshot=True)
+    path = tmp_path / "slice.ndjson"
+    with RecordingWriter(
+        path, cell="c", made_by="t", made_at="", from_seq=at + 1, force=False
+    ) as writer:
+        writer.start("attribution", in_seq=at, version=2, state=state, handed_over=True)
+        for record in log.records[at:]:
+            writer.record(record)
+        writer.finish(to_seq=log.end)
+    report = verify(Recording(path), make_counting)
+    assert report.verdict == "equal"
+    assert report.processors[0].versions == [2]
+    assert (report.processors[0].equal_count, report.processors[0].states_equal_count) == (1, 1)
+    today = compare(Recording(path), {"attribution": {1: Counting, 2: lambda: Counting(2)}})
+    assert (today.same_count, today.new, today.gone) == (1, [], [])
 
 
 def test_a_slice_without_a_state_is_not_verified_and_says_so() -> None:
@@ -374,3 +405,59 @@ def test_unknown_facts_are_named_and_replay_goes_on(tmp_path: Path) -> None:
     assert report.unknown_facts == {"dimm_suspected": 2, "optics": 1}
     assert report.notes[0].startswith("written by NEMESIS 0.9.2 with the facts of 0.9")
     assert "unknown fact 'dimm_suspected', 2 times" in report.notes[1]
+
+
+# What the log could not hold, and what is no JSON
+
+
+def undeliverable(records: list[Record], at: int, refused: bytes) -> None:
+    """Put the fact that stands for a refused conclusion in the place of one."""
+    event = msgspec.json.decode(records[at].payload)
+    data = ConclusionUndeliverable(
+        at_ns=1,
+        reason="r",
+        name="attribution",
+        error="too large",
+        sha256=sha256(refused).hexdigest(),
+    )
+    subject, payload = encode_conclusion(
+        id=event["id"], source=event["source"], at_ns=1, data=data, key="attribution", cause="1"
+    )
+    records[at] = msgspec.structs.replace(records[at], subject=subject, payload=payload)
+
+
+def test_what_the_log_refused_for_good_is_accepted_by_its_hash() -> None:
+    records = busy_log().records
+    at = index_of(records, VERDICT)
+    undeliverable(records, at, records[at].payload)
+    report = replay(records)
+    assert report.verdict == "equal"
+    assert report.processors[0].equal_count == 5
+
+
+def test_a_stand_in_for_something_else_is_a_difference() -> None:
+    records = busy_log().records
+    at = index_of(records, VERDICT)
+    undeliverable(records, at, b"other")
+    assert difference(replay(records)).kind == "content"
+    broken = records[at].payload.replace(b'"sha256":"', b'"sha257":"')
+    records[at] = msgspec.structs.replace(records[at], payload=broken)
+    assert difference(replay(records)).kind == "content"
+
+
+def test_values_that_are_no_json_are_shown_whole_and_long_ones_are_cut() -> None:
+    (whole,) = differing_fields(b"\xff", b"{}")
+    assert (whole.field, whole.recorded, whole.replayed) == ("payload", "\\xff", "{}")
+    (cut,) = differing_fields(b'{"a":[1]}', b'{"a":[1,"%s"]}' % (b"x" * 300))
+    assert (cut.field, cut.recorded) == ("a[1]", "(absent)")
+    assert cut.replayed.endswith("(142 more)")
+    assert differing_fields(b"1", b"1") == []
+
+
+def test_what_is_no_fact_of_the_log_says_nothing_about_a_processor() -> None:
+    log = busy_log()
+    log.add("nemesis.cursor.attribution", b"\xc1")
+    log.add("nemesis.cursor.attribution.snapshot", b"\xc1")
+    log.add("nemesis.events.fact_skipped.attribution", b"{}")
+    log.add("nemesis.events.fault_attributed.x", b"no json")
+    assert replay(log.records).verdict == "equal"

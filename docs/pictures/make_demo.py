@@ -1,6 +1,6 @@
 """Draws docs/pictures/demo.svg: what `nemesis demo` shows in a terminal.
 
-    python docs/pictures/make_demo.py
+python docs/pictures/make_demo.py
 """
 
 import os

@@ -94,6 +94,11 @@ class Stage:
         """Observations of all nodes that are not in the log yet."""
         return sum(self._links[node].waiting_count for node in self.simulation.agents)
 
+    @property
+    def connected_count(self) -> int:
+        """Nodes whose agents reach the log now."""
+        return sum(link.connected for link in self._links.values())
+
     async def end(self) -> None:
         """Enter how the job stands, and wait until the ledger holds every entry."""
         standing = self.simulation.standing()

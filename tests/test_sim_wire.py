@@ -107,9 +107,13 @@ Handler = Callable[[Msg], Awaitable[None]]
 def test_every_node_speaks_for_itself_and_no_number_is_missing(tmp_path: Path) -> None:
     async def scenario() -> list[Observation]:
         async with cell(tmp_path, "xid79") as it:
-            await it.until(lambda: it.stage.simulation.job.step >= 3)
             await it.until(lambda: RANK in _fenced(it))
-            return await it.observations()
+            async with asyncio.timeout(WAIT_S):
+                while True:
+                    seen = await it.observations()
+                    if {each.node for each in seen} == set(CLUSTER.node_names):
+                        return seen
+                    await asyncio.sleep(0.1)
 
     seen = asyncio.run(scenario())
     assert {each.node for each in seen} == set(CLUSTER.node_names)

@@ -68,10 +68,12 @@ class Runner:
         self._opened: Final = asyncio.Event()
         self._started: Final[list[Lane]] = []
         """Opened and not yet told."""
+        self._stopped = False
         self._clock_alarm = False
 
     def stop(self) -> None:
         """Stop reading, write what is concluded, and return from `run`."""
+        self._stopped = True
         if not self._over.done():
             self._over.set_result(None)
 
@@ -208,6 +210,8 @@ class Runner:
     async def _tell_shortened(self, error: ShortenedError) -> None:
         async def tell() -> None:
             for lane in self.lanes:
+                if lane.stage == "waiting":
+                    continue
                 await self._say(
                     lane,
                     LogShortened(
@@ -246,7 +250,7 @@ class Runner:
             _log.info("the log did not take the last conclusions; the next copy will write them")
 
     async def _until_available(self, what: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        while True:
+        while not self._stopped:
             try:
                 return await what()
             except (LogUnavailableError, LogFullError) as error:

@@ -207,6 +207,20 @@ def test_an_input_without_conclusions_is_answered_when_nothing_else_happens(tmp_
     run(main())
 
 
+def test_a_copy_can_be_stopped_while_the_log_is_away(tmp_path: Path) -> None:
+    async def main() -> None:
+        log = MemoryLog()
+        copy = Copy(log, Faults(1, lost_per_mille=1000), tmp_path, CATALOGUE["echoing"][1])
+        living = asyncio.ensure_future(copy.live())
+        await asyncio.sleep(5)
+        assert copy.runner is not None
+        copy.runner.stop()
+        await asyncio.sleep(10)
+        assert living.done()
+
+    run(main())
+
+
 def test_what_the_log_refuses_for_good_is_replaced_by_a_fact_and_the_rest_goes_on(
     tmp_path: Path,
 ) -> None:

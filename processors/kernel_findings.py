@@ -27,6 +27,7 @@ from nemesis.processors.kernel_messages import KernelMessage
 from nemesis.processors.kernel_rules import (
     ECC_DETAIL_XIDS,
     LINK_EVENT_XID,
+    NIC_DRIVERS,
     NVLINK5_XIDS,
     NVLINK_XID,
     Role,
@@ -76,20 +77,22 @@ def judge_kernel(node: str, clues: Sequence[Clue], inventory: Inventory) -> Find
 
 def _role_among(message: KernelMessage, clues: Sequence[Clue]) -> Role | None:
     """AER names the port that saw the error; the driver that could not recover names the device."""
-    if message.kind == "aer_unrecovered":
-        fatal = any(
-            each.message.kind == "aer" and each.message.severity == "fatal" for each in clues
-        )
-        if fatal and message.driver == "nvidia":
-            return Role("gpu.off_bus", OFF_BUS, "its driver could not recover from the PCIe error")
-        if fatal and message.driver == "mlx5_core":
-            return Role("nic", NIC_FATAL, "its driver could not recover from the PCIe error")
-        return None
+    if message.kind == "aer_unrecovered" and any(
+        each.message.kind == "aer" and each.message.severity == "fatal" for each in clues
+    ):
+        return _of_lost_device(message, "its driver could not recover from the PCIe error")
     if message.code in ECC_DETAIL_XIDS and message.kind == "xid":
         return _of_ecc(message, clues)
-    if message.kind == "aer" and message.severity == "fatal" and message.driver == "nvidia":
-        return Role("gpu.off_bus", OFF_BUS, "fatal PCIe error of this GPU")
+    if message.kind == "aer" and message.severity == "fatal":
+        return _of_lost_device(message, "fatal PCIe error of this device") or role_of(message)
     return role_of(message)
+
+
+def _of_lost_device(message: KernelMessage, says: str) -> Role | None:
+    """A driver speaks for its own device, a port for whatever is below it."""
+    if message.driver == "nvidia":
+        return Role("gpu.off_bus", OFF_BUS, says)
+    return Role("nic", NIC_FATAL, says) if message.driver in NIC_DRIVERS else None
 
 
 def _of_ecc(message: KernelMessage, clues: Sequence[Clue]) -> Role | None:

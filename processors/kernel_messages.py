@@ -11,6 +11,7 @@ drivers/net/ethernet/mellanox/mlx5/core/health.c; the tests of leptonai/gpud and
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -31,6 +32,7 @@ Kind = Literal[
     "oom_kill",
     "nic_fatal",
     "server_silent",
+    "trouble",
 ]
 Severity = Literal["", "fatal", "nonfatal", "corrected"]
 
@@ -59,7 +61,7 @@ class KernelMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     registers: tuple[int, ...] = ()
     """Interrupt information and error status of Xid 144-150."""
     label: str = ""
-    """The memory module or the file server, as the kernel prints it."""
+    """The memory module or the file server as the kernel prints it, or what the trouble is."""
     detail: bool = False
     """Registers of an event that another line reports: no event of its own."""
 
@@ -84,7 +86,11 @@ _SXID: Final = re.compile(
 _SXID_SEVERITY: Final = re.compile(r"(Fatal|Non-fatal)\b", re.I)
 _SXID_LINK: Final = re.compile(r"Link (\d+)")
 _GPU_NAMED: Final = re.compile(rf"NVRM: The NVIDIA GPU ({_PCI})")
-_GPU_LOST: Final = re.compile(rf"NVRM: (?:GPU ({_PCI}): GPU has )?.*?fallen off the bus")
+# drivers of all ages: "GPU 18:00.0: GPU has", "GPU at 0000:01:00.0 has"
+_GPU_LOST: Final = re.compile(
+    rf"NVRM: GPU (?:at )?(?:PCI:)?({_PCI}|[0-9a-fA-F]{{2}}:[0-9a-fA-F]{{2}}\.[0-7])"
+    r":? (?:GPU )?has fallen off the bus"
+)
 _GSP_STUCK: Final = re.compile(rf"NVRM: Rate limiting GSP RPC error prints for GPU at PCI:({_PCI})")
 _GPU_START_FAILED: Final = re.compile(rf"NVRM: GPU ({_PCI}): RmInitAdapter failed")
 _CONTAINED: Final = re.compile(rf"pcieport ({_PCI}): DPC: containment event")
@@ -92,18 +98,45 @@ _SERVER_SILENT: Final = re.compile(r"nfs: server (\S{1,200}) not responding")
 _AER: Final = re.compile(rf"(\S+) ({_PCI}): (?:AER: )?PCIe Bus Error: severity=([^,]*)")
 _AER_RECEIVED: Final = re.compile(
     rf"pcieport ({_PCI}): AER: (?:Multiple )?"
-    r"(Corrected|Uncorrect(?:ed|able) \((?:Non-)?Fatal\)) error"
+    r"(Correct(?:ed|able)|Uncorrect(?:ed|able) \((?:Non-)?Fatal\)) error"
 )
-_AER_UNRECOVERED: Final = re.compile(rf"(\S+) ({_PCI}): AER: can't recover")
+_AER_UNRECOVERED: Final = re.compile(
+    rf"(\S+) ({_PCI}): (?:AER: can't recover|device has no AER-aware driver)"
+)
 _DIMM: Final = re.compile(r"EDAC \S+?: \d+ UE\b.*? on (\S+)")
 _OOM: Final = re.compile(r"(?:Out of memory|out of memory): Kill(?:ed)? process (\d+) \(([^)]*)\)")
 _MLX5: Final = re.compile(rf"mlx5_core ({_PCI}):? (.*)", re.DOTALL)
+# the syndromes of mlx5/core/health.c but 0x10, which is a warning of high temperature
 _NIC_FATAL: Final = re.compile(
     r"device's health compromised - reached miss count"
-    r"|unrecoverable hardware error"
+    r"|synd 0x(?:1|[7-9a-f]): |unrecoverable hardware error|handling bad device here"
     r"|ENABLE_HCA\(0x104\) timeout"
     r"|Fatal error|fatal firmware error|device is in fatal|health recovery failed"
     r"|timeout\. Will cause a leak of a command resource"
+)
+# drivers/net/ethernet/broadcom/bnxt/bnxt.c; the kind before "reset event" is fatal or non-fatal
+_BNXT_FATAL: Final = re.compile(rf"bnxt_en ({_PCI}) .*Firmware fatal reset event")
+# mm/memory-failure.c: a page was lost to the machine; "soft offline" of corrected errors differs
+_PAGE_LOST: Final = re.compile(r"Memory failure: 0x[0-9a-f]+: ")
+_NO_LINKS: Final = "Failed to update Rx Detect Link mask"  # leptonai/gpud, nvidia/nvlink
+_TROUBLE: Final[Mapping[str, str]] = {
+    "Kernel panic - not syncing": "the kernel stopped",
+    "Machine Check Exception": "the processor reported a fatal machine check",
+    "event severity: fatal": "the firmware reported a fatal hardware error",
+    "event severity: recoverable": "the firmware reported an uncorrected hardware error",
+    " lockup - CPU#": "a processor made no progress for seconds",
+    "LOCKUP on cpu": "a processor made no progress for seconds",
+    " blocked for more than ": "a task made no progress for minutes",
+    " segfault at ": "a process crashed",
+    " general protection fault ": "a process crashed",
+    "I/O error, dev nvme": "a disk failed a request",
+    "I/O error, dev sd": "a disk failed a request",
+    "in progress operations using this service will wait": "a file server was lost",
+}
+"""Lines that say that something failed, and not which part: kernel/hung_task.c, kernel/watchdog.c,
+drivers/firmware/efi/cper.c, arch/x86/mm/fault.c, block/blk-core.c, Lustre's ptlrpc/import.c."""
+_NIC_TROUBLE: Final = re.compile(
+    r"TX timeout detected|mlx5_load_one failed|probe .*failed with error"
 )
 _UNKNOWN_PIDS: Final = frozenset({"<unknown>", ""})
 
@@ -118,6 +151,9 @@ def parse(text: str) -> KernelMessage | None:
         return _of_pcie(text)
     if "mlx5_core" in text:
         return _of_mlx5(text)
+    if "bnxt_en" in text:
+        match = _BNXT_FATAL.search(text)
+        return match and KernelMessage(kind="nic_fatal", device=pci_address(match[1]))
     return _of_host(text)
 
 
@@ -131,6 +167,11 @@ def _of_host(text: str) -> KernelMessage | None:
     if "nfs: server" in text:
         match = _SERVER_SILENT.search(text)
         return match and KernelMessage(kind="server_silent", label=match[1])
+    if "Memory failure" in text and _PAGE_LOST.search(text):
+        return KernelMessage(kind="dimm_uncorrectable")
+    for words, says in _TROUBLE.items():
+        if words in text:
+            return KernelMessage(kind="trouble", label=says)
     return None
 
 
@@ -150,6 +191,8 @@ def _of_nvidia(text: str) -> KernelMessage | None:
         return KernelMessage(kind="version_mismatch")
     if match := _GSP_STUCK.search(text):
         return KernelMessage(kind="gsp_stuck", device=pci_address(match[1]))
+    if _NO_LINKS in text:
+        return KernelMessage(kind="trouble", label="the driver could not find the links of a GPU")
     return None
 
 
@@ -215,13 +258,15 @@ def _of_pcie(text: str) -> KernelMessage | None:
 
 
 def _aer(severity: str) -> Severity:
-    if "orrected" in severity and "Uncorrected" not in severity:
+    if severity.startswith("Correct"):
         return "corrected"
     return "nonfatal" if "non-fatal" in severity.lower() else "fatal"
 
 
 def _of_mlx5(text: str) -> KernelMessage | None:
     match = _MLX5.search(text)
-    if match is None or not _NIC_FATAL.search(match[2]):
-        return None
-    return KernelMessage(kind="nic_fatal", device=pci_address(match[1]))
+    if match and _NIC_FATAL.search(match[2]):
+        return KernelMessage(kind="nic_fatal", device=pci_address(match[1]))
+    if _NIC_TROUBLE.search(text):
+        return KernelMessage(kind="trouble", label="a network adapter made no progress")
+    return None

@@ -48,12 +48,14 @@ NVLINK_XID: Final = 74
 LINK_EVENT_XID: Final = 149  # NETIR, the unit at the link itself; 144-148 and 150 sit behind it
 NVLINK5_XIDS: Final = frozenset(NVLINK5_RULES)
 
+NIC_DRIVERS: Final = ("mlx5_core", "bnxt_en")
 ECC_DETAIL_XIDS: Final = frozenset({DOUBLE_BIT_XID, 171, 172})
 # GSP timeout and error; PMU halt, context switch timeout, fatal timeout, failed start, and others
 # that leave a GPU which does not process any more
 _DRIVER_HUNG: Final = frozenset({119, 120, 46, 62, 109, 110, 143, 158, 169})
 _NVLINK: Final = NVLINK5_XIDS | {NVLINK_XID, 136, 155}
 _CHECK_PROGRAM: Final = frozenset({"CHECK_APP/CUDA", "WORKFLOW_XID_13", "WORKFLOW_XID_31"})
+_SAYS_NOTHING: Final = frozenset({106, 107, 162})  # tests of the SMBPBI, a feature that is back
 _STOPPED_CHANNEL_XID: Final = 43  # follows 13 and 31; alone it is the program's channel too
 
 _BY_KIND: Final[Mapping[Kind, Role]] = {
@@ -70,6 +72,7 @@ _BY_KIND: Final[Mapping[Kind, Role]] = {
     "nic_fatal": Role("nic", NIC_FATAL, "the adapter's firmware failed or does not answer"),
     "oom_kill": Role("host.oom", OUT_OF_MEMORY, "the kernel killed this process for memory"),
     "aer": Role("unknown", UNEXPLAINED, "fatal error on the PCIe link below this port"),
+    "aer_unrecovered": Role("unknown", UNEXPLAINED, "no driver recovered from this PCIe error"),
 }
 # docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt: 48 without 94 counts as uncontained; 171 and 172
 # are details of 48; 140 is an error that escaped the usual handling
@@ -86,6 +89,8 @@ def role_of(message: KernelMessage) -> Role | None:
     match message.kind:
         case "xid" if message.code == REMOVED_CHANNEL_XID:
             return _of_cause(message)
+        case "trouble":
+            return Role("unknown", UNEXPLAINED, message.label)
         case "xid":
             return _of_xid(message)
         case "sxid":
@@ -94,6 +99,8 @@ def role_of(message: KernelMessage) -> Role | None:
             return None
         case "aer" if message.severity != "fatal":
             return None
+        case "aer_unrecovered" if message.driver not in ("nvidia", *NIC_DRIVERS):
+            return None
         case kind:
             return _BY_KIND.get(kind)
 
@@ -101,7 +108,7 @@ def role_of(message: KernelMessage) -> Role | None:
 def _of_cause(message: KernelMessage) -> Role | None:
     """Xid 45 is never a root, but it may name one on the same GPU."""
     if message.caused_by in (-1, REMOVED_CHANNEL_XID, RECOVERY_ACTION_XID):
-        return None
+        return Role("unknown", UNEXPLAINED, "Xid 45: a channel was removed, and nothing says why")
     cause = KernelMessage(
         kind="xid", code=message.caused_by, device=message.device, severity="fatal"
     )
@@ -122,12 +129,12 @@ def _of_xid(message: KernelMessage) -> Role | None:
         return Role("nvlink", NVLINK_FATAL, says) if _stops_link(message) else None
     if code in _DRIVER_HUNG:
         return Role("gpu.driver", DRIVER_HUNG, says)
+    if code in _SAYS_NOTHING or (code == RECOVERY_ACTION_XID and message.driver_action == 0):
+        return None
     if known is None:
         return Role("unknown", UNEXPLAINED, says)
     if code == _STOPPED_CHANNEL_XID or known.investigate in _CHECK_PROGRAM:
         return Role("app.program", PROGRAM_FAULT, says)
-    if code == RECOVERY_ACTION_XID or known.immediate == "IGNORE":
-        return None
     return Role("unknown", UNEXPLAINED, says)
 
 

@@ -163,7 +163,7 @@ def test_154_alone_and_45_alone_blame_nobody() -> None:
     log.kernel(xid(154, rest="GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset)"))
     log.kernel(xid(45, rest="Ch 00000006"))
     log.tick(900)
-    assert not log.verdicts
+    assert (log.last.verdict, log.last.culprits) == ("insufficient", ())
 
 
 def test_a_message_in_two_lines_names_the_gpu_of_the_first() -> None:

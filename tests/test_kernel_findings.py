@@ -39,8 +39,9 @@ def test_a_pcie_error_needs_its_severity_and_its_driver_to_name_a_gpu() -> None:
     sound = "snd_hda_intel 0000:1b:00.1: AER: can't recover (no error_detected callback)"
     assert culprits(seen(gpu, sound, fatal)) == ["gpu/n1/0000:1b:00.0"]
     assert seen(fatal).last.verdict == "insufficient"
-    assert not seen(gpu).verdicts
-    assert not seen(gpu, fatal.replace("Fatal", "Non-Fatal")).verdicts
+    assert seen(gpu).last.verdict == "insufficient"
+    assert seen(gpu, fatal.replace("Fatal", "Non-Fatal")).last.verdict == "insufficient"
+    assert not seen(sound).verdicts
     nic = "mlx5_core 0000:41:00.0: AER: can't recover (no error_detected callback)"
     assert culprits(seen(nic, fatal)) == ["nic/n1/0000:41:00.0"]
     direct = "nvidia 0000:1b:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=x"
@@ -94,12 +95,53 @@ def test_a_switch_that_failed_itself_is_named_and_one_that_lost_a_link_is_not() 
         "nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 20034, Data {0x50610002, 0x10100030}",
         "nvidia-nvswitch2: SXid (PCI:0000:07:00.0): 20034, Severity 1 Engine instance 60",
         xid(145, rest="RLW_REMAP Nonfatal XC0 i0 Link 02 (0x00000004 0x00000200 0x0 0x0)"),
-        xid(92),
-        xid(45, rest="Ch 00000006"),
+        xid(107),
+        xid(154, rest="GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"),
+        "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Correctable, type=Physical Layer, (Receiver",
+        "pcieport 0000:80:1b.4: AER: Correctable error message received from 0000:80:1b.4",
     ],
 )
-def test_what_asks_for_no_action_blames_nobody(line: str) -> None:
+def test_what_asks_for_no_action_is_no_fault(line: str) -> None:
     assert not seen(line).verdicts
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        xid(45, rest="Ch 00000006"),
+        xid(45, rest="Ch 00000006 caused by previous Xid 45"),
+        xid(92),
+        xid(137, rest="RLW_RXPIPE interrupt hit on link 11 on GPU0: PRIV Error"),  # nccl#2241
+        xid(154, rest="GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
+        xid(999),
+        "Kernel panic - not syncing: Fatal exception",
+        "mce: [Hardware Error]: CPU 12: Machine Check Exception: 5 Bank 8: be00000000800400",
+        "{1}[Hardware Error]: event severity: recoverable",
+        "INFO: task python3:4242 blocked for more than 120 seconds.",
+        "watchdog: BUG: soft lockup - CPU#12 stuck for 26s! [python3:4242]",
+        "python3[4242]: segfault at 10 ip 00007f3c2a31b2f4 sp 00007f3b6dffe9f0 error 4 in libnccl",
+        "mlx5_core 0000:c1:00.0 enp193s0: TX timeout detected",
+        "NVRM: knvlinkUpdatePostRxDetectLinkMask_IMPL: Failed to update Rx Detect Link mask!",
+    ],
+)
+def test_what_shows_that_something_failed_and_not_what_is_insufficient(line: str) -> None:
+    last = seen(line).last
+    assert (last.verdict, last.fault_class, last.culprits) == ("insufficient", "unknown", ())
+    assert last.missing
+
+
+def test_what_names_nothing_gives_way_to_what_names_a_part() -> None:
+    vague = (xid(45, "0000:2b:00", rest="Ch 00000006"), xid(92), "Kernel panic - not syncing: x")
+    assert culprits(seen(*vague, xid(79, "0000:1b:00"))) == ["gpu/n1/0000:1b:00.0"]
+    assert culprits(seen(xid(79, "0000:1b:00"), *vague)) == ["gpu/n1/0000:1b:00.0"]
+
+
+def test_a_lost_page_of_memory_is_the_module_that_edac_names_or_one_unnamed() -> None:
+    lost = "Memory failure: 0x7ef1d05: recovery action for dirty LRU page: Recovered"
+    edac = "EDAC MC3: 1 UE memory read error on CPU_SrcID#1_MC#1_Chan#0_DIMM#0 (channel:0 slot:0)"
+    unnamed = seen(lost).last
+    assert (unnamed.verdict, unnamed.fault_class) == ("class-only", "host.memory")
+    assert culprits(seen(lost, edac)) == ["dimm/n1/CPU_SrcID#1_MC#1_Chan#0_DIMM#0"]
 
 
 def test_an_error_that_nobody_knows_is_insufficient_and_says_what_to_collect() -> None:

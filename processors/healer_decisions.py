@@ -4,8 +4,6 @@ Each function says at most one decision and marks it as not read back; what it m
 only when it is read from the log. The phases are in healer.py.
 """
 
-from typing import assert_never
-
 from nemesis.processors import limits
 from nemesis.processors.healer_facts import hold, is_paused, recovery, withhold
 from nemesis.processors.healer_state import (
@@ -34,10 +32,8 @@ def advance(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
             return _open(state, job, fact)
         case "holding":
             return _conclude(state, job, fact) if _is_known(state, job, fact) else []
-        case "recovering" | "waiting":
-            return []
         case _:
-            assert_never(job.phase)
+            return []
 
 
 def _open(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:

@@ -49,9 +49,8 @@ def name_of(token: str) -> str:
         at += 3
     try:
         name = raw.decode("utf-8", "surrogatepass")
-        canonical = token_of(name) == token
     except UnicodeDecodeError:
-        name, canonical = "", False
-    if not canonical:
+        name = ""
+    if not name or token_of(name) != token:
         raise BadNameError(f"not a token: {token[:80]!r}")
     return name

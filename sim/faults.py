@@ -114,17 +114,21 @@ def _fault(cluster: Cluster, planned: FaultPlanned, node: str, index: int, rando
     lost: tuple[int, ...] = (rank,)
     match planned.kind:
         case "xid79":
-            culprit, classes = gpu, ("gpu.off_bus",)
+            culprit = gpu
+            classes = ("gpu.off_bus",)
             effects = _off_the_bus(cluster, node, index, rank, random)
         case "xid48":
-            culprit, classes = gpu, ("gpu.memory",)
+            culprit = gpu
+            classes = ("gpu.memory",)
             effects = _double_bit_error(cluster, node, index, rank, random)
         case "rank-exit":
-            culprit, classes = rank_name(cluster.job.name, rank), ("app.program", "unknown")
+            culprit = rank_name(cluster.job.name, rank)
+            classes = ("app.program", "unknown")
             actions = ("shrink", "swap_node", "restart_rank", "restart_job")
             effects = [(0, RankDies(rank, random.choice((-SIGKILL, -SIGABRT, 1))))]
         case "node-lost":
-            culprit, classes = node_name(node), ("unknown",)
+            culprit = node_name(node)
+            classes = ("unknown",)
             lost = ranks
             effects = [(0, NodeLost())]
         case _:

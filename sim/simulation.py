@@ -24,7 +24,7 @@ from nemesis.sim.faults import (
 from nemesis.sim.job import Job, StepDone
 from nemesis.sim.ledger import FaultInjected, MembershipFormed, injected
 from nemesis.sim.rendezvous import Rendezvous
-from nemesis.sim.world import World
+from nemesis.sim.world import Load, World
 
 Connected = Callable[[str], bool]
 
@@ -71,7 +71,9 @@ class Simulation:
         """
         elapsed_ns = max(0, now_ns - self._now_ns)
         self._now_ns = now_ns
-        load = {node: agent.witness.load(now_ns) for node, agent in self.agents.items()}
+        load: dict[str, Load] = {
+            node: agent.witness.load(now_ns) for node, agent in self.agents.items()
+        }
         self.world.advance(elapsed_ns, load)
         truths: list[FaultInjected | MembershipFormed] = []
         while self._onsets and self._start_ns + self._onsets[0].onset_ns <= now_ns:

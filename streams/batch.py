@@ -140,7 +140,7 @@ def _headers(message: Message, ttl_of: Callable[[str], TtlS]) -> dict[str, str]:
     headers: dict[str, str] = {}
     ttl_s = message.ttl_s if message.ttl_s is not None else ttl_of(message.subject)
     if ttl_s is not None:
-        headers["Nats-TTL"] = ttl_s if ttl_s == "never" else f"{ttl_s}s"
+        headers["Nats-TTL"] = f"{ttl_s}s" if isinstance(ttl_s, int) else ttl_s
     if message.expected_last_subject_seq is not None:
         headers["Nats-Expected-Last-Subject-Sequence"] = str(message.expected_last_subject_seq)
     return headers

@@ -95,8 +95,8 @@ class Connection:
         """
         client = Client()
         self = cls(client, login)
+        connecting = asyncio.ensure_future(self._connect(url, login, name))
         try:
-            connecting = asyncio.ensure_future(self._connect(url, login, name))
             done, _ = await asyncio.wait(
                 {connecting, self._sign_in_refused},
                 timeout=timeout_s,

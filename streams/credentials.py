@@ -38,7 +38,8 @@ def _public_key(path: Path) -> str:
         with os.fdopen(descriptor, "wb") as file:
             file.write(seed)
     try:
-        return str(nkeys.from_seed(bytearray(seed.strip())).public_key.decode())
+        # bytes, whatever the annotation there says
+        return bytes(nkeys.from_seed(bytearray(seed.strip())).public_key).decode()
     except (ValueError, nkeys.NkeysError) as error:
         raise NemesisError(
             f"not a seed: {path}: {error}", hint="delete the file; a new one is made"

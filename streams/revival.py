@@ -10,12 +10,9 @@ import logging
 from contextlib import suppress
 from pathlib import Path
 from shutil import disk_usage
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from nemesis.streams.errors import ServerStartError
-
-if TYPE_CHECKING:
-    from nemesis.streams.server import Server
 
 PERIOD_S: Final = 0.5
 ROOM_BYTES: Final = 2**20  # enough for the server's bookkeeping; writers fill what is left or not
@@ -23,7 +20,34 @@ _NO_SPACE: Final = b"no space left on device"
 _log: Final = logging.getLogger(__name__)
 
 
-async def keep_alive(server: "Server") -> None:
+class Revivable(Protocol):
+    """A server that can be brought back."""
+
+    @property
+    def cell(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def folder(self) -> Path:
+        """Where it keeps everything."""
+        ...
+
+    @property
+    def died(self) -> bool:
+        """Whether it ended without being told to."""
+        ...
+
+    async def revive(self) -> None:
+        """Start it again."""
+        ...
+
+    async def restart(self) -> None:
+        """Stop and start it."""
+        ...
+
+
+async def keep_alive(server: Revivable) -> None:
     """Until cancelled."""
     trouble = DiskTrouble(server.folder)
     while True:

@@ -169,7 +169,7 @@ def check_membership(job: JobSubmitted, members: frozenset[int], data: RecoveryD
 
 def _whole(job: JobSubmitted, members: frozenset[int]) -> bool:
     kept = {replica_of(job, rank) for rank in members}
-    return members == {rank for rank in range(8) if replica_of(job, rank) in kept}
+    return set(members) == {rank for rank in range(8) if replica_of(job, rank) in kept}
 
 
 @settings(max_examples=150, deadline=None)

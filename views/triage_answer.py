@@ -167,7 +167,9 @@ def nothing_found(read_count: int, unread_count: int, absent_count: int) -> Answ
 def _recovery(verdict: FaultAttributed, conclusions: Sequence[object]) -> Recovery:
     action, target = triage_recovery(verdict)
     for each in conclusions:
-        match each:
-            case RecoveryDecided() | RecoveryWithheld() if each.incident == verdict.incident:
-                action, target = each.action, each.target
-    return Recovery(_BY_HAND.get(action, action), target)
+        if not isinstance(each, RecoveryDecided | RecoveryWithheld):
+            continue
+        if each.incident == verdict.incident:
+            action, target = each.action, each.target
+    by_hand: Action = _BY_HAND.get(action, action)
+    return Recovery(by_hand, target)

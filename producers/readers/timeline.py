@@ -105,7 +105,7 @@ def _tracks(log: KernelLog, names: Mapping[str, str]) -> list[_Track]:
 
 
 def _track(file: str, host: str, lines: list[tuple[int, KernelLine]]) -> _Track:
-    clocks = Counter(line.clock for _, line in lines if line.clock != "none")
+    clocks: Counter[Clock] = Counter(line.clock for _, line in lines if line.clock != "none")
     clock: Clock = clocks.most_common(1)[0][0] if clocks else "none"
     if clock in ("wall", "year") and _descends([e.time_ns for _, e in lines if e.clock == clock]):
         lines = lines[::-1]  # journalctl --reverse

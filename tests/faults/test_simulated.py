@@ -336,9 +336,5 @@ def test_processors_in_one_process_or_in_two_say_the_same(tmp_path: Path) -> Non
     assert said[0] == said[1]
 
 
-def _text(payload: bytes) -> str:
-    return str(msgspec.json.decode(payload)["data"]["text"])
-
-
 def token(subject: str) -> str:
     return subject.split(".")[2]

@@ -171,5 +171,4 @@ def _recovery(verdict: FaultAttributed, conclusions: Sequence[object]) -> Recove
             continue
         if each.incident == verdict.incident:
             action, target = each.action, each.target
-    by_hand: Action = _BY_HAND.get(action, action)
-    return Recovery(by_hand, target)
+    return Recovery(_BY_HAND.get(action) or action, target)

@@ -15,6 +15,7 @@ import networkx as nx
 
 from nemesis.processors.arrivals import late_rank, order_breaker
 from nemesis.processors.findings import RANK_LATE, RANK_STUCK, UNEXPLAINED, Finding, Proof
+from nemesis.processors.moments import Progress, progress_of
 from nemesis.processors.wait_graph import (
     Group,
     Hub,
@@ -31,6 +32,7 @@ from nemesis.schemas.observed import OperationSeen
 PROOFS_MAX: Final = 12
 VICTIMS_MAX: Final = 64
 NAMED_MAX: Final = 8  # ranks named in a sentence
+STUCK_NS_MIN: Final = 10_000_000_000  # collectives of training take milliseconds, saves seconds
 # operations in which every member must bring the same sizes (NCCL user guide, Collective
 # Operations); all_to_all, gather and scatter may differ
 _EQUAL_SIZES: Final = frozenset(
@@ -52,6 +54,9 @@ _EQUAL_SIZES: Final = frozenset(
 def judge_collectives(job: str, seen: Mapping[int, Seen]) -> Finding | None:
     """What the recorders of a stuck or slow job prove, or None where nothing is wrong."""
     groups = groups_of(seen)
+    progress = progress_of(seen, groups)
+    if progress is not None:
+        return _going_on(job, seen, progress)
     differing = _differing(job, seen, groups)
     if differing is not None:
         return differing
@@ -61,6 +66,28 @@ def judge_collectives(job: str, seen: Mapping[int, Seen]) -> Finding | None:
     if any(pending(seen[r], d) for g in groups for r, d in g.digests.items()):
         return _together(job, seen, groups)
     return _late(job, seen, groups)
+
+
+def _going_on(job: str, seen: Mapping[int, Seen], progress: Progress) -> Finding:
+    """The recorders are of different moments: who seems to be behind was only read earlier."""
+    where = (
+        f"collective {progress.collective} of group {progress.group.desc or progress.group.name}"
+    )
+    says = {
+        progress.later: f"had completed {where}",
+        progress.earlier: f"had not begun {where}: its recorder was read before",
+    }
+    reason = f"the recorders of {job} were read at different moments, and it got on in between"
+    return _finding(
+        job,
+        seen,
+        [],
+        "unknown",
+        reason=reason,
+        says=says,
+        level=UNEXPLAINED,
+        missing=("dumps of all ranks taken at one moment",),
+    )
 
 
 def _call(operation: OperationSeen) -> tuple[object, ...]:
@@ -115,6 +142,8 @@ def _stuck(
         node for node in waits.graph if isinstance(node, int) and waits.graph.out_degree(node) > 0
     )
     says = {rank: _waits_in(waits, rank) for rank in waiting}
+    if not waiting and not any(_is_old(seen[rank]) for rank in waits.stalled):
+        return _unfinished(job, seen, sorted(waits.stalled))
     blamed = [rank for rank in alone if rank not in waits.unseen]
     if blamed:
         return _blamed(job, seen, groups, waits, blamed=blamed, says=says, waiting=waiting)
@@ -136,6 +165,29 @@ def _stuck(
         says=says,
         level=UNEXPLAINED,
         missing=_dumps_of(alone),
+    )
+
+
+def _is_old(seen: Seen) -> bool:
+    """Whether a rank's own recorder shows that it is stuck, not just busy."""
+    operations = (pending(seen, each) for each in seen.groups)
+    return any(
+        each is not None and each.created_ns and seen.at_ns - each.created_ns >= STUCK_NS_MIN
+        for each in operations
+    )
+
+
+def _unfinished(job: str, seen: Mapping[int, Seen], ranks: Sequence[int]) -> Finding:
+    """Peers are done with an operation a moment before others and nobody waits: as always."""
+    return _finding(
+        job,
+        seen,
+        [],
+        "unknown",
+        reason=f"{_ranks(ranks)} of {job} had operations under way, and nobody waits for them",
+        says=dict.fromkeys(ranks, "had not completed yet what its peers had"),
+        level=UNEXPLAINED,
+        missing=("dumps of all ranks taken a minute later",),
     )
 
 
@@ -163,7 +215,7 @@ def _blamed(
     shown = [rank for rank in blamed if rank not in busy and rank not in gone]
     unshown = gone if shown else []
     blamed = shown or gone
-    if len(blamed) > len(waiting):
+    if len(blamed) > len(waiting) > 0:
         # most did not call what a few wait in: the few are ahead of their program
         reason = f"{_ranks(waiting)} of {job} called an operation that most others never did"
         return _finding(job, seen, [], "desync", reason=reason, says=says, level=RANK_STUCK)

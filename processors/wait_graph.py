@@ -137,7 +137,6 @@ def wait_graph(seen: Mapping[int, Seen], groups: list[Group]) -> Waits:
                 graph.add_edges_from((hub, member) for member in due)
     # who waits for a member that never arrived may lack what its peers completed without it
     stalled = {rank for rank in stalled if not _waits(graph, rank)}
-    graph.remove_edges_from([edge for rank in stalled for edge in list(graph.out_edges(rank))])
     graph.add_nodes_from(stalled)
     _add_transfers(graph, stalled, seen, groups)
     known = seen.keys()

@@ -82,6 +82,37 @@ def test_who_never_called_what_the_others_wait_in_is_named() -> None:
     assert "rank 2" in verdict.evidence[0].says
 
 
+def passed(
+    name: str, ranks: str, done: int, enqueued: int = -1, op: str = "all_reduce"
+) -> GroupDigest:
+    """A group whose recorder still has what is over."""
+    arrivals = [(number, START_NS + number * MS) for number in range(1, done + 1)]
+    return group(name, ranks, done, enqueued=enqueued, op=op, arrivals=arrivals)
+
+
+@pytest.mark.parametrize("behind", [passed("0", "0-3", 4), passed("0", "0-3", 4, 6)])
+def test_recorders_that_were_read_while_the_job_went_on_blame_nobody(behind: GroupDigest) -> None:
+    ahead = {rank: [passed("0", "0-3", 7, 8)] for rank in (0, 1, 3)}
+    verdict = one({**ahead, 2: [behind]})
+    assert (verdict.verdict, verdict.culprits) == ("insufficient", ())
+    assert "different moments" in verdict.reason
+    assert verdict.missing
+
+
+def test_the_root_of_a_broadcast_does_not_wait_for_the_rank_that_never_called_it() -> None:
+    waiting = {rank: [passed("0", "0-3", 4, 5, op="broadcast")] for rank in (1, 3)}
+    verdict = one({**waiting, 0: [passed("0", "0-3", 5, 6)], 2: [passed("0", "0-3", 4)]})
+    assert (verdict.fault_class, blamed(verdict)) == ("app.stall", [2])
+
+
+def test_an_operation_that_peers_just_completed_is_no_stall_until_it_is_old() -> None:
+    done = {rank: [passed("0", "0-3", 5)] for rank in (0, 1, 3)}
+    verdict = one({**done, 2: [passed("0", "0-3", 4, 5)]})
+    assert (verdict.verdict, verdict.culprits) == ("insufficient", ())
+    old = group("0", "0-3", 4, enqueued=5, created_ns=START_NS - 11_000 * MS)
+    assert blamed(one({**done, 2: [old]})) == [2]
+
+
 def test_who_completed_less_than_its_peers_is_stalled_itself() -> None:
     ahead = {rank: [group("0", "0-3", 9, enqueued=12)] for rank in (0, 1, 3)}
     verdict = one({**ahead, 2: [group("0", "0-3", 4, enqueued=9)]})

@@ -45,7 +45,7 @@ generate: $(VENV)/.dev ## Rebuild what is generated: tables, JSON Schema, AsyncA
 	@$(BIN)/python -m tests.generate
 
 clean: ## Remove the environment and everything that was built
-	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist mutants mutants.log *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache
 
 # One clear line where a virtual environment cannot be made, instead of ensurepip's page of text.
 $(VENV)/.created:

@@ -7,7 +7,6 @@ A script of its own and no module of `tests`: the tests that judge a mutant must
 from collections.abc import Iterable
 
 import libcst as cst
-from hypothesis import Phase, settings
 from mutmut.__main__ import cli
 from mutmut.mutation.mutators import mutation_operators
 from mutmut.runners.harness import PytestRunner
@@ -50,7 +49,7 @@ mutation_operators.extend(  # type: ignore[attr-defined]
 
 
 class FastestFirst(PytestRunner):
-    """Most mutants die in a test of milliseconds: no need to let Hypothesis look for them first."""
+    """Most mutants die in a test of milliseconds: the slow ones need not look for them first."""
 
     def _pytest_args_regular_run(self, tests: Iterable[str]) -> list[str]:
         durations = state().duration_by_test
@@ -60,11 +59,5 @@ class FastestFirst(PytestRunner):
 
 
 if __name__ == "__main__":
-    # the same examples each time, so that a mutant lives or dies for ever; the first failure is
-    # enough, a smaller one would say nothing more
-    settings.register_profile(
-        "mutation", derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
-    )
-    settings.load_profile("mutation")
     isolation.PytestRunner = FastestFirst  # type: ignore[attr-defined]
     cli()

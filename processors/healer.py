@@ -283,24 +283,13 @@ class Healer:
         ended = not isinstance(attempt, AttemptStarted)
         if attempt.decision == job.hold and ended:
             job.hold = ""
-        if attempt.lost or attempt.silent:
-            members = ranks_of(job.members)
-            job.exited = tuple(sorted({*job.exited, *members & ranks_of(attempt.lost)}))
-            job.silent = tuple(sorted({*job.silent, *members & ranks_of(attempt.silent)}))
-            _note(job, fact, fact.id)
-        pending = job.pending
-        if pending is None or attempt.decision != pending.decision:
-            return (attempt.job,)
-        match attempt:
-            case AttemptStarted():
-                pending.claim_deadline_ns = max(pending.claim_deadline_ns, attempt.deadline_ns)
-            case AttemptCompleted():
-                decisions.regroup(self._state, job, pending)
-            case AttemptFailed(withdrawn=True):
-                job.phase, job.pending = "holding", None
-            case _:
-                decisions.give_up(job, pending)
-                _note(job, fact, fact.id)
+        members = ranks_of(job.members)
+        gone = members & (ranks_of(attempt.lost) | ranks_of(attempt.silent))
+        job.exited = tuple(sorted({*job.exited, *members & ranks_of(attempt.lost)}))
+        job.silent = tuple(sorted({*job.silent, *members & ranks_of(attempt.silent)}))
+        failed = decisions.take_outcome(self._state, job, attempt)
+        if failed or not gone.isdisjoint((*job.exited, *job.silent)):
+            _note(job, fact, fact.id)  # after a completed one closed the incident before
         return (attempt.job,)
 
     def _on_answer(self, answer: DecisionApproved | DecisionVetoed) -> Iterable[str]:

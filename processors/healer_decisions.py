@@ -15,6 +15,7 @@ from nemesis.processors.healer_state import (
 from nemesis.processors.healer_verdicts import fault_of, outgrown, rungs_of, settle
 from nemesis.processors.ladder import Choice, Fault, JobView, NoRung, choose
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
+from nemesis.schemas.done import Attempt, AttemptCompleted, AttemptFailed, AttemptStarted
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.policy import REGROUPING
 
@@ -177,6 +178,24 @@ def _watch(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
             decision=pending.decision,
         )
     ]
+
+
+def take_outcome(state: HealerState, job: JobState, attempt: Attempt) -> bool:
+    """What became of the membership that is pending; whether it did not work."""
+    pending = job.pending
+    if pending is None or attempt.decision != pending.decision:
+        return False
+    match attempt:
+        case AttemptStarted():
+            pending.claim_deadline_ns = max(pending.claim_deadline_ns, attempt.deadline_ns)
+        case AttemptCompleted():
+            regroup(state, job, pending)
+        case AttemptFailed(withdrawn=True):
+            job.phase, job.pending = "holding", None
+        case _:
+            give_up(job, pending)
+            return True
+    return False
 
 
 def regroup(state: HealerState, job: JobState, done: Pending) -> None:

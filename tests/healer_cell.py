@@ -1,4 +1,8 @@
-"""A log with one healer: facts go in by helpers, what it says is written back."""
+"""A log with one healer: facts go in by helpers, what it says is written back.
+
+After each fact the healer is put away and a new one takes up its state: whatever a test promises
+holds for a healer that is restarted all the time.
+"""
 
 from typing import Any, TypeVar
 
@@ -61,13 +65,21 @@ class Cell:
     def put(self, subject: str, payload: bytes) -> int:
         record = Record(len(self.records) + 1, subject, 0, payload)
         self.records.append(record)
-        for emission in self.fold.step(Input(record)):
+        emissions = self.fold.step(Input(record))
+        self._restart()
+        for emission in emissions:
             token = emission.subject.split(".")[2]
             self.said.append(decode_conclusion(token, emission.payload)[1])
             self.held_back.append((emission.subject, emission.payload))
         if self.at_once:
             self.flush()
         return record.seq
+
+    def _restart(self) -> None:
+        state = self.fold.snapshot()
+        self.fold = Fold(Healer())
+        self.fold.restore(state)
+        assert self.fold.snapshot() == state
 
     def flush(self) -> None:
         while self.held_back:
@@ -152,10 +164,9 @@ class Cell:
         return self.event(data, "i-1")
 
     def attempt(self, struct: type[Any], decision: str, **fields: Any) -> int:
-        data = struct(
-            at_ns=self.now_ns, reason="", decision=decision, actor="a", job="llama", **fields
-        )
-        return self.event(data, decision, "llama")
+        base = {"decision": decision, "actor": "a", "job": "llama"}
+        data = struct(at_ns=self.now_ns, reason="", **(base | fields))
+        return self.event(data, decision, data.job)
 
     def carry_out(self) -> None:
         """Start and complete the newest decision."""

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nemesis.processors.healer_state import PARTS_MAX
+from nemesis.processors.healer_state import PARTS_MAX, SETTLED_MAX
 from nemesis.schemas.decided import (
     QuiesceDecided,
     RecoveryDecided,
@@ -19,8 +19,9 @@ from nemesis.schemas.done import (
     MembershipReported,
 )
 from nemesis.schemas.facts import decode_conclusion
+from nemesis.schemas.inferred import Culprit
 from nemesis.schemas.kept import ConclusionUndeliverable
-from nemesis.schemas.operated import BreakerReset, DecisionVetoed, PauseSet
+from nemesis.schemas.operated import BreakerReset, DecisionVetoed, JobSubmitted, PauseSet
 from tests.healer_cell import ACT, SECOND_NS, Cell
 
 EVERY_NODE = {"nodes_out_max": 100, "nodes_out_share_max_ppm": 1_000_000}
@@ -160,9 +161,173 @@ def test_a_rank_that_fell_silent_during_a_recovery_is_answered_after_it(cell: Ce
     cell.blame("gpu.off_bus", 3)
     cell.carry_out()
     cell.attempt(AttemptStarted, "llama/2", deadline_ns=cell.now_ns + SECOND_NS)
-    cell.attempt(AttemptCompleted, "llama/2", silent="5")
+    seq = cell.attempt(AttemptCompleted, "llama/2", silent="5")
     held = cell.last(QuiesceDecided)
     assert (held.decision, held.epoch, held.dead_ranks) == ("llama/3", 1, (5,))
+    assert (held.incident, causes(cell)) == (f"test/{seq - 1}", (seq,))
+
+
+def test_a_rank_that_a_hold_found_lost_is_answered_with_the_others(cell: Cell) -> None:
+    first = cell.exit(3)
+    second = cell.attempt(AttemptCompleted, "llama/1", lost="2", silent="5")
+    cell.tick(2)
+    decided = cell.last(RecoveryDecided)
+    assert decided.removed_ranks == (2, 3, 5)
+    assert causes(cell) == (first, second)
+
+
+def test_a_failed_attempt_that_lost_ranks_is_cited_once(cell: Cell) -> None:
+    first = cell.exit(3)
+    cell.carry_out()
+    cell.tick(2)
+    second = cell.attempt(AttemptFailed, "llama/2", lost="2-3")
+    assert cell.last(RecoveryDecided).removed_ranks == (2, 3)
+    assert causes(cell) == (first, second)
+
+
+def test_a_rank_that_fell_silent_alone_is_held_and_answered(cell: Cell) -> None:
+    seq = cell.attempt(AttemptCompleted, "llama/9", silent="3")
+    assert cell.last(QuiesceDecided).incident == f"test/{seq - 1}"
+    cell.carry_out()
+    cell.tick(2)
+    assert cell.last(RecoveryDecided).removed_ranks == (3,)
+
+
+def test_ranks_that_an_attempt_lost_outside_the_job_are_nobodys_concern(cell: Cell) -> None:
+    cell.attempt(AttemptCompleted, "llama/9", lost="8-9", silent="10")
+    cell.exit(3)
+    assert cell.last(QuiesceDecided).incident == "n1/process/1/1"
+
+
+def test_advice_after_a_recovery_leaves_the_job_at_work(cell: Cell) -> None:
+    cell.exit(3)
+    cell.blame("gpu.off_bus", 3)
+    cell.carry_out()
+    cell.carry_out()
+    cell.blame("gpu.memory", 5, node="n2", signature="row_remap_pending", incident="i-2")
+    assert cell.last(RecoveryDecided).action == "watch"
+    cell.exit(5, node="n2", epoch=1)
+    assert cell.last(QuiesceDecided).dead_ranks == (5,)
+
+
+def test_a_limit_is_said_once_and_in_full_while_nobody_has_read_it_yet() -> None:
+    cell = Cell(policy=ACT, at_once=False)
+    cell.submit(tp=8)
+    cell.exit(3)
+    cell.flush()
+    cell.attempt(AttemptCompleted, "llama/1")
+    cell.apply(ACT | {"world_min": 9})
+    cell.tick(10)
+    assert cell.said[1:] == [
+        RecoveryWithheld(
+            at_ns=cell.now_ns - 8 * SECOND_NS,
+            reason=(
+                "restart_rank is due for llama and nothing that would be enough is safe: a person"
+                " must look."
+            ),
+            incident="n1/process/1/1",
+            action="restart_rank",
+            target="job/llama",
+            job="llama",
+            limit="no_rung",
+            rungs_refused=(
+                "restart_rank: no untouched replica holds the state",
+                "shrink: 0 ranks would be left, at least 9 are needed",
+                "restart_job: 8 ranks would be left, at least 9 are needed",
+            ),
+        )
+    ]
+    cell.flush()
+    cell.tick(10)
+    assert len(cell.said) == 2
+
+
+def test_a_rank_that_moved_is_not_blamed_for_the_node_that_it_left() -> None:
+    cell = made(ACT | EVERY_NODE, spares=("s0",))
+    cell.exit(3)
+    cell.blame("gpu.off_bus", 3)
+    cell.carry_out()
+    cell.carry_out()
+    cell.blame("gpu.off_bus", 3, node="n1", incident="i-2")
+    cell.tick(10)
+    assert cell.kinds == ["QuiesceDecided", "RecoveryDecided"]
+
+
+def test_a_verdict_that_names_ranks_and_no_node_blames_them_where_they_are(cell: Cell) -> None:
+    cell.blame("app.program", 3, node="")
+    assert cell.last(QuiesceDecided).dead_ranks == (3,)
+
+
+def test_where_regrouping_failed_the_ranks_of_the_link_are_taken_out(cell: Cell) -> None:
+    cell.blame("network.link", 3, signature="link_recovered")
+    cell.carry_out()
+    cell.attempt(AttemptFailed, "llama/2")
+    decided = cell.last(RecoveryDecided)
+    assert (decided.action, decided.removed_ranks) == ("shrink", (3,))
+
+
+def test_advice_is_repeated_for_an_incident_only_after_many_others(cell: Cell) -> None:
+    def advise(at: int, revision: int = 0) -> int:
+        before = len(cell.said)
+        cell.blame("straggler.host", 3, incident=f"i-{at}", revision=revision)
+        return len(cell.said) - before
+
+    assert [advise(at) for at in range(SETTLED_MAX)] == [1] * SETTLED_MAX
+    assert (advise(0), advise(1), advise(1, revision=1)) == (0, 0, 0)
+    cell.blame("straggler.gpu", 3, incident="i-0", revision=1)  # graver: i-0 is the newest now
+    assert advise(SETTLED_MAX) == 1
+    assert (advise(0, revision=1), advise(2, revision=1), advise(1)) == (0, 0, 1)
+
+
+def two_jobs(nodes_out_max: int) -> Cell:
+    """Two jobs on the same four nodes, each with spares of its own, and n1 goes bad."""
+    cell = made(ACT | EVERY_NODE | {"nodes_out_max": nodes_out_max}, spares=("s0", "s1"))
+    cell.operate(
+        JobSubmitted,
+        "other",
+        job="other",
+        nodes=("n0", "n1", "n2", "n3"),
+        ranks_per_node=2,
+        spares=("s2",),
+    )
+    culprits = (Culprit(kind="node", id="node/n1"),)
+    cell.blame("host.memory", culprits=culprits, jobs=("llama", "other"))
+    for job in ("llama", "other"):
+        for number in (1, 2):
+            cell.attempt(AttemptCompleted, f"{job}/{number}", job=job)
+    return cell
+
+
+def test_a_node_that_is_out_already_is_not_counted_again() -> None:
+    cell = two_jobs(1)
+    swaps = cell.all(RecoveryDecided)
+    assert [(each.job, each.nodes_out) for each in swaps] == [
+        ("llama", ("n1",)),
+        ("other", ("n1",)),
+    ]
+    assert cell.all(RecoveryWithheld) == []
+
+
+def test_a_node_that_two_jobs_left_is_remembered_as_one() -> None:
+    cell = two_jobs(2)
+    cell.exit(4, node="n2", epoch=1)
+    cell.blame("gpu.off_bus", 4, node="n2", incident="i-2")
+    cell.carry_out()
+    assert cell.last(RecoveryDecided).nodes_out == ("n2",)
+    assert cell.all(RecoveryWithheld) == []
+
+
+def test_every_node_that_went_out_within_the_window_counts() -> None:
+    cell = made(ACT | EVERY_NODE | {"nodes_out_max": 2}, spares=("s0", "s1", "s2"))
+    for rank in (0, 2, 4):
+        node = f"n{rank // 2}"
+        cell.exit(rank, node=node)
+        cell.blame("gpu.off_bus", rank, node=node, incident=f"i-{rank}")
+        cell.carry_out()
+        if not cell.all(RecoveryWithheld):
+            cell.carry_out()
+    assert len(cell.all(RecoveryDecided)) == 2
+    assert cell.last(RecoveryWithheld).limit == "nodes_out_max"
 
 
 def without_job(cell: Cell, fault_class: str, node: str = "n9", **fields: Any) -> None:

@@ -107,9 +107,31 @@ def test_sound_nodes_that_a_shrink_leaves_empty_are_not_out() -> None:
     assert (shrink.removed, shrink.nodes_out) == ((2, 3, 6, 7), ("n1",))
 
 
+@pytest.mark.parametrize("unsound", ["bad_nodes", "silent_nodes"])
+def test_unsound_nodes_that_a_shrink_leaves_empty_are_out(unsound: str) -> None:
+    wrong = fault("gpu.off_bus", 3, **{unsound: frozenset({"n0", "n3"})})
+    assert chosen(wrong, view(tp=2, pp=2)).nodes_out == ("n1", "n3")
+
+
 def test_draining_a_node_without_ranks_leaves_the_job_alone() -> None:
     drain = chosen(fault("gpu.memory", bad_nodes=frozenset({"n9"})), view())
-    assert (drain.action, drain.regroups) == ("drain_node", False)
+    assert drain == Choice(action="drain_node", target="job/llama")
+
+
+def test_draining_takes_every_bad_node_with_ranks_and_every_home_of_a_dead_one() -> None:
+    drain = chosen(fault("gpu.memory", 0, bad_nodes=frozenset({"n1", "n9"})), view())
+    assert (drain.nodes_out, drain.target) == (("n0", "n1"), "node/n0")
+    assert (drain.removed, drain.members) == ((0, 1, 2, 3), (4, 5, 6, 7))
+
+
+def test_a_rank_is_not_restarted_without_a_peer_nor_on_a_node_that_is_at_fault_itself() -> None:
+    alone = chosen(fault("unknown", 3), view(tp=8))
+    assert alone.refused == (
+        "restart_rank: no untouched replica holds the state",
+        "shrink: 0 ranks would be left, at least 1 are needed",
+    )
+    at_fault = Fault(fault_class="unknown", target="node/n1", dead=frozenset({3}))
+    assert chosen(at_fault, view()).refused == ("restart_rank: node/n1 itself is at fault",)
 
 
 def test_draining_the_node_that_the_job_cannot_do_without_is_refused() -> None:

@@ -178,12 +178,12 @@ class Attribution:
         state, node = self._state, fact.key
         if message.kind == "gpu_lost" and not message.device:
             message = replace(message, device=state.surroundings.last_named_gpu(node))
-        clue = Clue(node, Proof(fact.id, fact.seq, "", fact.data.text), message)
         role = role_of(message)
+        level = role.level if role else 0
+        clue = Clue(node, Proof(fact.id, fact.seq, "", fact.data.text), message, level)
         if role is None and state.incidents.on_node(node, fact.log_time_ns) is None:
             state.surroundings.keep(clue, fact.log_time_ns)
             return ()
-        level = role.level if role else 0
         hold_ns = SHORT_HOLD_NS if message.code == DOUBLE_BIT_XID else HOLD_NS
         if _is_certain(message, level):
             hold_ns = 0

@@ -21,6 +21,8 @@ class Clue(msgspec.Struct, frozen=True, array_like=True):
     proof: Proof
     """`says` is empty until a rule has spoken."""
     message: KernelMessage
+    level: int = 0
+    """What the message is worth alone (kernel_rules.py)."""
 
 
 class Exit(msgspec.Struct, frozen=True, array_like=True):
@@ -107,11 +109,14 @@ class Incident(msgspec.Struct, kw_only=True):
         self.changed_ns = self.due_ns = now_ns
 
     def take_clue(self, clue: Clue) -> bool:
-        """Add a kernel message; whether it is news."""
-        if len(self.clues) >= CLUES_MAX:
-            return False
+        """Add a kernel message; whether it is news. Of a flood the weightiest are kept."""
         if any(each.node == clue.node and each.message == clue.message for each in self.clues):
             return False
+        if len(self.clues) >= CLUES_MAX:
+            least = min(range(CLUES_MAX), key=lambda at: (self.clues[at].level, -at))
+            if self.clues[least].level >= clue.level:
+                return False
+            del self.clues[least]
         self.clues.append(clue)
         if clue.node not in self.nodes:
             self.nodes.append(clue.node)

@@ -12,10 +12,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from nemesis.processors.findings import (
-    MEMORY_CONTAINED,
-    NIC_FATAL,
     NVLINK_FATAL,
-    OFF_BUS,
     OUT_OF_MEMORY,
     UNEXPLAINED,
     Finding,
@@ -25,14 +22,13 @@ from nemesis.processors.incidents import Clue
 from nemesis.processors.inventory import Inventory
 from nemesis.processors.kernel_messages import KernelMessage
 from nemesis.processors.kernel_rules import (
-    ECC_DETAIL_XIDS,
+    CONTAINED_XID,
     LINK_EVENT_XID,
-    NIC_DRIVERS,
     NVLINK5_XIDS,
     NVLINK_XID,
     Role,
     is_switch_dead,
-    role_of,
+    role_among,
 )
 from nemesis.schemas import components
 from nemesis.schemas.codes import FaultClass
@@ -61,47 +57,32 @@ class _Rooted(NamedTuple):
 
 def judge_kernel(node: str, clues: Sequence[Clue], inventory: Inventory) -> Finding | None:
     """What the clues of one node prove, or None where nothing is wrong."""
+    messages = [each.message for each in clues]
     rooted = [
         _Rooted(clue, role)
         for clue in clues
-        if (role := _role_among(clue.message, clues)) is not None
+        if (role := role_among(clue.message, messages)) is not None
     ]
     if not rooted:
         return None
     level = max(each.role.level for each in rooted)
     roots = [each for each in rooted if each.role.level == level]
+    if roots[0].role.fault_class == "gpu.memory":
+        roots = _where_memory_failed(roots, rooted)
     finding = _RULES[roots[0].role.fault_class](node, roots, inventory)
     device_of = {f"gpu/{node}/{each.message.device}" for each in clues if _is_gpu(each.message)}
     return _completed(finding, roots, rooted, clues, device_of)
 
 
-def _role_among(message: KernelMessage, clues: Sequence[Clue]) -> Role | None:
-    """AER names the port that saw the error; the driver that could not recover names the device."""
-    if message.kind == "aer_unrecovered" and any(
-        each.message.kind == "aer" and each.message.severity == "fatal" for each in clues
-    ):
-        return _of_lost_device(message, "its driver could not recover from the PCIe error")
-    if message.code in ECC_DETAIL_XIDS and message.kind == "xid":
-        return _of_ecc(message, clues)
-    if message.kind == "aer" and message.severity == "fatal":
-        return _of_lost_device(message, "fatal PCIe error of this device") or role_of(message)
-    return role_of(message)
-
-
-def _of_lost_device(message: KernelMessage, says: str) -> Role | None:
-    """A driver speaks for its own device, a port for whatever is below it."""
-    if message.driver == "nvidia":
-        return Role("gpu.off_bus", OFF_BUS, says)
-    return Role("nic", NIC_FATAL, says) if message.driver in NIC_DRIVERS else None
-
-
-def _of_ecc(message: KernelMessage, clues: Sequence[Clue]) -> Role | None:
-    """48 and its details say that memory is bad; 94 and 95 whether the damage spread."""
-    codes = {each.message.code for each in clues if each.message.device == message.device}
-    role = role_of(message)
-    if role is not None and 94 in codes and 95 not in codes:
-        return role._replace(level=MEMORY_CONTAINED, signature="ecc_contained")
-    return role
+def _where_memory_failed(roots: Sequence[_Rooted], rooted: Sequence[_Rooted]) -> Sequence[_Rooted]:
+    """Xid 94 is also printed by peers that read the bad row over NVLink (NVIDIA GPU Memory Error
+    Management, Error Containment); the one whose row it is says more."""
+    own = {
+        each.clue.message.device
+        for each in rooted
+        if each.role.fault_class == "gpu.memory" and each.clue.message.code != CONTAINED_XID
+    }
+    return [each for each in roots if each.clue.message.device in own] or roots
 
 
 def _is_gpu(message: KernelMessage) -> bool:

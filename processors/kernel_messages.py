@@ -118,7 +118,13 @@ _NIC_FATAL: Final = re.compile(
 _BNXT_FATAL: Final = re.compile(rf"bnxt_en ({_PCI}) .*Firmware fatal reset event")
 # mm/memory-failure.c: a page was lost to the machine; "soft offline" of corrected errors differs
 _PAGE_LOST: Final = re.compile(r"Memory failure: 0x[0-9a-f]+: ")
-_NO_LINKS: Final = "Failed to update Rx Detect Link mask"  # leptonai/gpud, nvidia/nvlink
+_DRIVER_TROUBLE: Final[Mapping[str, str]] = {
+    # leptonai/gpud, components/accelerator/nvidia/nvlink
+    "Failed to update Rx Detect Link mask": "the driver could not find the links of a GPU",
+    "No NVIDIA GPU found": "the driver found no GPU",
+    "NVIDIA probe routine failed": "the driver could not take up a GPU",
+    "PCI I/O region assigned to your NVIDIA device is invalid": "a GPU has no address space",
+}
 _TROUBLE: Final[Mapping[str, str]] = {
     "Kernel panic - not syncing": "the kernel stopped",
     "Machine Check Exception": "the processor reported a fatal machine check",
@@ -169,10 +175,7 @@ def _of_host(text: str) -> KernelMessage | None:
         return match and KernelMessage(kind="server_silent", label=match[1])
     if "Memory failure" in text and _PAGE_LOST.search(text):
         return KernelMessage(kind="dimm_uncorrectable")
-    for words, says in _TROUBLE.items():
-        if words in text:
-            return KernelMessage(kind="trouble", label=says)
-    return None
+    return _trouble(text, _TROUBLE)
 
 
 def _of_nvidia(text: str) -> KernelMessage | None:
@@ -191,9 +194,12 @@ def _of_nvidia(text: str) -> KernelMessage | None:
         return KernelMessage(kind="version_mismatch")
     if match := _GSP_STUCK.search(text):
         return KernelMessage(kind="gsp_stuck", device=pci_address(match[1]))
-    if _NO_LINKS in text:
-        return KernelMessage(kind="trouble", label="the driver could not find the links of a GPU")
-    return None
+    return _trouble(text, _DRIVER_TROUBLE)
+
+
+def _trouble(text: str, kinds: Mapping[str, str]) -> KernelMessage | None:
+    says = next((says for words, says in kinds.items() if words in text), None)
+    return None if says is None else KernelMessage(kind="trouble", label=says)
 
 
 def _xid(device: str, code: int, rest: str) -> KernelMessage:

@@ -5,7 +5,7 @@ Why: of twenty lines that a dying GPU prints, one names the fault. How: each mes
 symptoms have none. Not here: what messages of one node prove together (kernel_findings.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nemesis.processors.findings import (
@@ -44,6 +44,7 @@ OFF_BUS_XID: Final = 79
 RECOVERY_ACTION_XID: Final = 154
 REMOVED_CHANNEL_XID: Final = 45
 DOUBLE_BIT_XID: Final = 48
+CONTAINED_XID: Final = 94
 NVLINK_XID: Final = 74
 LINK_EVENT_XID: Final = 149  # NETIR, the unit at the link itself; 144-148 and 150 sit behind it
 NVLINK5_XIDS: Final = frozenset(NVLINK5_RULES)
@@ -80,7 +81,7 @@ _MEMORY: Final[Mapping[int, tuple[int, Signature]]] = {
     **dict.fromkeys(sorted(ECC_DETAIL_XIDS | {95, 140}), (MEMORY_LOST, "ecc_uncontained")),
     63: (REMAP_PENDING, "row_remap_pending"),
     64: (MEMORY_LOST, "row_remap_failed"),
-    94: (MEMORY_CONTAINED, "ecc_contained"),
+    CONTAINED_XID: (MEMORY_CONTAINED, "ecc_contained"),
 }
 
 
@@ -103,6 +104,35 @@ def role_of(message: KernelMessage) -> Role | None:
             return None
         case kind:
             return _BY_KIND.get(kind)
+
+
+def role_among(message: KernelMessage, others: Sequence[KernelMessage]) -> Role | None:
+    """AER names the port that saw the error; the driver that could not recover names the device."""
+    if message.kind == "aer_unrecovered" and any(
+        each.kind == "aer" and each.severity == "fatal" for each in others
+    ):
+        return _of_lost_device(message, "its driver could not recover from the PCIe error")
+    if message.code in ECC_DETAIL_XIDS and message.kind == "xid":
+        return _of_ecc(message, others)
+    if message.kind == "aer" and message.severity == "fatal":
+        return _of_lost_device(message, "fatal PCIe error of this device") or role_of(message)
+    return role_of(message)
+
+
+def _of_lost_device(message: KernelMessage, says: str) -> Role | None:
+    """A driver speaks for its own device, a port for whatever is below it."""
+    if message.driver == "nvidia":
+        return Role("gpu.off_bus", OFF_BUS, says)
+    return Role("nic", NIC_FATAL, says) if message.driver in NIC_DRIVERS else None
+
+
+def _of_ecc(message: KernelMessage, others: Sequence[KernelMessage]) -> Role | None:
+    """48 and its details say that memory is bad; 94 and 95 whether the damage spread."""
+    codes = {each.code for each in others if each.device == message.device}
+    role = role_of(message)
+    if role is not None and CONTAINED_XID in codes and 95 not in codes:
+        return role._replace(level=MEMORY_CONTAINED, signature="ecc_contained")
+    return role
 
 
 def _of_cause(message: KernelMessage) -> Role | None:

@@ -122,6 +122,7 @@ def test_what_asks_for_no_action_is_no_fault(line: str) -> None:
         "python3[4242]: segfault at 10 ip 00007f3c2a31b2f4 sp 00007f3b6dffe9f0 error 4 in libnccl",
         "mlx5_core 0000:c1:00.0 enp193s0: TX timeout detected",
         "NVRM: knvlinkUpdatePostRxDetectLinkMask_IMPL: Failed to update Rx Detect Link mask!",
+        "NVRM: No NVIDIA GPU found.",
     ],
 )
 def test_what_shows_that_something_failed_and_not_what_is_insufficient(line: str) -> None:
@@ -134,6 +135,19 @@ def test_what_names_nothing_gives_way_to_what_names_a_part() -> None:
     vague = (xid(45, "0000:2b:00", rest="Ch 00000006"), xid(92), "Kernel panic - not syncing: x")
     assert culprits(seen(*vague, xid(79, "0000:1b:00"))) == ["gpu/n1/0000:1b:00.0"]
     assert culprits(seen(xid(79, "0000:1b:00"), *vague)) == ["gpu/n1/0000:1b:00.0"]
+
+
+def test_peers_that_read_a_bad_row_are_not_at_fault() -> None:
+    bad, peers = "0000:3b:00", ("0000:4c:00", "0000:5d:00")
+    read = [xid(94, peer, rest="Contained: NVLINK. RST: No, D-RST: No") for peer in peers]
+    for own in ((xid(48, bad), xid(94, bad)), (xid(63, bad), xid(94, bad)), (xid(95, bad),)):
+        assert culprits(seen(*read, *own)) == ["gpu/n1/0000:3b:00.0"]
+
+
+@pytest.mark.parametrize("code", [45, 31, 74])
+def test_no_flood_of_messages_hides_the_root(code: int) -> None:
+    flood = [xid(code, "0000:2b:00", rest=f"pid={pid}, name=a, Ch 1") for pid in range(100)]
+    assert culprits(seen(*flood, xid(79, "0000:1b:00"))) == ["gpu/n1/0000:1b:00.0"]
 
 
 def test_a_lost_page_of_memory_is_the_module_that_edac_names_or_one_unnamed() -> None:

@@ -74,7 +74,7 @@ def judge_kernel(node: str, clues: Sequence[Clue], inventory: Inventory) -> Find
     return _completed(finding, roots, rooted, clues, device_of)
 
 
-def _where_memory_failed(roots: Sequence[_Rooted], rooted: Sequence[_Rooted]) -> Sequence[_Rooted]:
+def _where_memory_failed(roots: list[_Rooted], rooted: Sequence[_Rooted]) -> list[_Rooted]:
     """Xid 94 is also printed by peers that read the bad row over NVLink (NVIDIA GPU Memory Error
     Management, Error Containment); the one whose row it is says more."""
     own = {

@@ -1,14 +1,15 @@
-"""What enqueue times of collectives tell: who broke the order, who is late."""
+"""What the course of collectives tells: who broke the order, is late, or has a GPU that is."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from nemesis.processors.wait_graph import Group, Seen
+from nemesis.processors.wait_graph import Group, Seen, pending
 
 LATE_NS_MIN: Final = 50_000_000  # healthy gloo ranks on one busy host scatter by 11 ms
 LATE_SHARE_PPM: Final = 50_000  # of a step: a straggler that costs less is not worth a name
 CLOCK_ERROR_NS: Final = 10_000_000  # NTP within a site, where a producer states no error
+BEHIND_MAX: Final = 2  # of more, what they share is at fault
 MEMBERS_MIN: Final = 3  # of two, nobody is the odd one
 JUDGED_MAX: Final = 8  # latest collectives that count
 LATE_COUNT_MIN: Final = 5  # of those: once or twice is a hiccup
@@ -34,6 +35,32 @@ def _breaks_order(seen: Seen) -> bool:
     names = [name for _, name in calls]
     follows = list(pairwise(names))
     return len(follows) > 1 and follows[-1] not in follows[:-1]
+
+
+def not_started(seen: Mapping[int, Seen], groups: Sequence[Group]) -> list[int]:
+    """Ranks whose GPU has not begun what half its peers are in; at most two.
+
+    A GPU runs one collective after the other: a rank's oldest is where it is, and what it was
+    given after that waits for it. Only NCCL with timing says what has begun.
+    """
+    at: dict[int, tuple[int, str, int, bool]] = {}
+    for group in groups:
+        for rank, digest in group.digests.items():
+            each = pending(seen[rank], digest)
+            if each is not None and not each.p2p:
+                oldest = (each.created_ns, group.name, each.seq, each.started)
+                at[rank] = min(at.get(rank, oldest), oldest)
+    begun: dict[tuple[str, int], dict[int, bool]] = {}
+    for rank, (_, name, number, started) in sorted(at.items()):
+        begun.setdefault((name, number), {})[rank] = started
+    behind = [
+        rank
+        for ranks in begun.values()
+        if sum(ranks.values()) * 2 >= len(ranks)
+        for rank, started in ranks.items()
+        if not started
+    ]
+    return sorted(behind) if len(behind) <= BEHIND_MAX else []
 
 
 def late_rank(seen: Mapping[int, Seen], groups: Sequence[Group]) -> Late | None:

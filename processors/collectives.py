@@ -13,7 +13,7 @@ from typing import Final
 
 import networkx as nx
 
-from nemesis.processors.arrivals import late_rank, order_breaker
+from nemesis.processors.arrivals import late_rank, not_started, order_breaker
 from nemesis.processors.findings import RANK_LATE, RANK_STUCK, UNEXPLAINED, Finding, Proof
 from nemesis.processors.moments import Progress, progress_of
 from nemesis.processors.wait_graph import (
@@ -260,13 +260,28 @@ def _has_pending(rank: int, seen: Mapping[int, Seen], groups: Sequence[Group]) -
 
 
 def _together(job: str, seen: Mapping[int, Seen], groups: Sequence[Group]) -> Finding:
-    """Everybody arrived, and nobody got on: the recorders do not tell whose part is stuck."""
+    """Everybody arrived, and nobody got on: only what has begun tells whose part is stuck."""
     says = {
         rank: f"stuck in collective {operation.seq} of group {group.desc or group.name}"
         for group in groups
         for rank, digest in group.digests.items()
         if (operation := pending(seen[rank], digest)) is not None
     }
+    behind = not_started(seen, groups)
+    if behind:
+        reason = f"{_ranks(behind)} of {job} did not begin what was given to all"
+        says |= dict.fromkeys(behind, "its GPU has not begun what it was given")
+        missing = _MISSING["gpu.stall"]
+        return _finding(
+            job,
+            seen,
+            behind,
+            "gpu.stall",
+            reason=reason,
+            says=says,
+            level=RANK_STUCK,
+            missing=missing,
+        )
     return _finding(
         job,
         seen,

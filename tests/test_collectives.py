@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.schemas.observed import GroupDigest, OperationSeen
@@ -375,3 +376,43 @@ def test_an_older_digest_does_not_replace_a_newer_one() -> None:
     log.digest(2, group("0", "0-3", 4), entry_count=5, at_ns=log.now_ns - 2_000_000_000)
     log.tick(QUIET_S)
     assert not log.verdicts
+
+
+def begun_or_not(stuck: GroupDigest, *, started: bool) -> GroupDigest:
+    """The group with its pending operation begun, or only given to the GPU."""
+    assert stuck.first_unfinished is not None
+    return replace(stuck, first_unfinished=replace(stuck.first_unfinished, started=started))
+
+
+def test_a_gpu_that_did_not_begin_what_its_peers_are_in_is_stalled() -> None:
+    def at(*, started: bool) -> GroupDigest:
+        return begun_or_not(group("0", "0-3", 4, enqueued=6), started=started)
+
+    begun = {rank: [at(started=True)] for rank in (0, 1, 3)}
+    verdict = one({**begun, 2: [at(started=False)]})
+    assert (verdict.verdict, verdict.fault_class) == ("attributed", "gpu.stall")
+    assert blamed(verdict) == [2]
+    nobody = one({rank: [at(started=False)] for rank in range(4)})
+    assert (nobody.verdict, nobody.culprits) == ("insufficient", ())
+
+
+def test_a_rank_whose_gpu_is_in_another_group_is_not_behind_in_this_one() -> None:
+    def in_group(name: str, ranks: str, created_ns: int, *, started: bool) -> GroupDigest:
+        stuck = group(name, ranks, 4, enqueued=5, created_ns=created_ns)
+        return begun_or_not(stuck, started=started)
+
+    later = START_NS + MS
+    verdict = one(
+        {
+            0: [in_group("0", "0-2", later, started=True)],
+            1: [
+                in_group("0", "0-2", later, started=False),
+                in_group("1", "1,2", START_NS, started=True),
+            ],
+            2: [
+                in_group("0", "0-2", later, started=False),
+                in_group("1", "1,2", START_NS, started=False),
+            ],
+        }
+    )
+    assert (verdict.fault_class, blamed(verdict)) == ("gpu.stall", [2])

@@ -212,6 +212,8 @@ class Healer:
         if meant or before or (fact.late and job.phase == "running"):
             return ()
         job.exited = tuple(sorted((*job.exited, exit.rank)))
+        if self._state.policy.acts:  # the shadow that answered a mere suspicion stopped nothing
+            job.answered = tuple(rank for rank in job.answered if rank != exit.rank)
         _note(job, fact, fact.id)
         return (exit.job,)
 
@@ -261,7 +263,7 @@ class Healer:
             job.unread = ""
         if not void:
             if isinstance(decision, QuiesceDecided):
-                decisions.adopt_hold(self._state, job, decision, fact)
+                decisions.adopt_hold(job, decision, fact)
             else:
                 decisions.adopt_recovery(self._state, job, decision, fact)
         return (decision.job,)

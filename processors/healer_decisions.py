@@ -24,10 +24,8 @@ def advance(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     """Say what is due for this job, at most one decision."""
     if job.unread:
         return []
-    if job.phase == "recovering":
-        said = _watch(state, job, fact)
-        if said or job.phase == "recovering":
-            return said
+    if job.phase == "recovering" and (said := _watch(state, job, fact)):
+        return said
     match job.phase:
         case "running":
             return _open(state, job, fact)
@@ -50,7 +48,7 @@ def _open(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     return _conclude(state, job, fact)
 
 
-def adopt_hold(state: HealerState, job: JobState, held: QuiesceDecided, fact: Fact) -> None:
+def adopt_hold(job: JobState, held: QuiesceDecided, fact: Fact) -> None:
     """A hold of ours stands in the log."""
     job.phase = "holding"
     job.pending = None
@@ -208,7 +206,7 @@ def regroup(state: HealerState, job: JobState, done: Pending) -> None:
     job.spares = (*(spare for spare in job.spares if spare not in done.joined), *idle)
     job.exited = tuple(rank for rank in job.exited if rank not in replaced)
     job.silent = tuple(rank for rank in job.silent if rank not in replaced)
-    job.answered = tuple(rank for rank in job.answered if rank not in replaced)
+    job.answered = ()  # by shadows of before; whoever goes on now is alive
     settle(state, job, done.action, all_of_them=False)
     close(job)
 

@@ -61,6 +61,11 @@ class Policy(
     playbooks: Mapping[FaultClass, tuple[Action, ...]] = {}
     """Rungs per class, preferred first, in place of the built-in ones."""
 
+    @property
+    def acts(self) -> bool:
+        """Whether anything at all may be done, with or without a person's word."""
+        return {self.mode, *self.mode_by_action.values()} != {"shadow"}
+
     def validate(self) -> tuple[str, ...]:
         """One sentence for each rule that this policy breaks."""
         broken = [

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from nemesis.processors.fold import Fold, Input
+from nemesis.processors.fold import Emission, Fold, Input
 from nemesis.processors.healer import Healer
 from nemesis.schemas.decided import (
     QuiesceDecided,
@@ -52,6 +52,7 @@ class Cell:
         self.fold = Fold(Healer())
         self.records: list[Record] = []
         self.said: list[Any] = []
+        self.emissions: list[Emission] = []
         self.at_once = at_once
         self.held_back: list[tuple[str, bytes]] = []
         self.now_ns = START_NS
@@ -68,6 +69,7 @@ class Cell:
         emissions = self.fold.step(Input(record))
         self._restart()
         for emission in emissions:
+            self.emissions.append(emission)
             token = emission.subject.split(".")[2]
             self.said.append(decode_conclusion(token, emission.payload)[1])
             self.held_back.append((emission.subject, emission.payload))
@@ -99,6 +101,11 @@ class Cell:
 
     def observe(self, kind: str, data: Observation) -> int:
         return self.put(telemetry_subject(data.node, kind), encode_observation(data))
+
+    def causes(self) -> tuple[int, ...]:
+        """Which facts the newest conclusion cites."""
+        emission = self.emissions[-1]
+        return decode_conclusion(emission.subject.split(".")[2], emission.payload)[0].causes
 
     def operate(self, struct: type[msgspec.Struct], key: str, **fields: Any) -> int:
         return self.event(struct(at_ns=self.now_ns, by="ann", reason="", **fields), key)

@@ -18,7 +18,6 @@ from nemesis.schemas.done import (
     AttemptStarted,
     MembershipReported,
 )
-from nemesis.schemas.facts import decode_conclusion
 from nemesis.schemas.inferred import Culprit
 from nemesis.schemas.kept import ConclusionUndeliverable
 from nemesis.schemas.operated import BreakerReset, DecisionVetoed, JobSubmitted, PauseSet
@@ -37,12 +36,6 @@ def made(policy: dict[str, Any] | None, **job: Any) -> Cell:
     cell = Cell(policy=policy)
     cell.submit(**job)
     return cell
-
-
-def causes(cell: Cell) -> tuple[int, ...]:
-    return decode_conclusion(cell.records[-1].subject.split(".")[2], cell.records[-1].payload)[
-        0
-    ].causes
 
 
 OTHER: dict[str, Any] = {"at_ns": 1, "reason": "", "job": "other"}
@@ -123,7 +116,7 @@ def test_after_advice_the_next_fault_is_an_incident_of_its_own(cell: Cell) -> No
     cell.blame("gpu.memory", 3, signature="row_remap_pending")
     seq = cell.exit(5, node="n2")
     assert cell.last(QuiesceDecided).incident == "n2/process/1/1"
-    assert causes(cell) == (seq,)
+    assert cell.causes() == (seq,)
 
 
 @pytest.mark.parametrize("lost", ["exited", "silent"])
@@ -164,7 +157,7 @@ def test_a_rank_that_fell_silent_during_a_recovery_is_answered_after_it(cell: Ce
     seq = cell.attempt(AttemptCompleted, "llama/2", silent="5")
     held = cell.last(QuiesceDecided)
     assert (held.decision, held.epoch, held.dead_ranks) == ("llama/3", 1, (5,))
-    assert (held.incident, causes(cell)) == (f"test/{seq - 1}", (seq,))
+    assert (held.incident, cell.causes()) == (f"test/{seq - 1}", (seq,))
 
 
 def test_a_rank_that_a_hold_found_lost_is_answered_with_the_others(cell: Cell) -> None:
@@ -173,7 +166,7 @@ def test_a_rank_that_a_hold_found_lost_is_answered_with_the_others(cell: Cell) -
     cell.tick(2)
     decided = cell.last(RecoveryDecided)
     assert decided.removed_ranks == (2, 3, 5)
-    assert causes(cell) == (first, second)
+    assert cell.causes() == (first, second)
 
 
 def test_a_failed_attempt_that_lost_ranks_is_cited_once(cell: Cell) -> None:
@@ -182,15 +175,19 @@ def test_a_failed_attempt_that_lost_ranks_is_cited_once(cell: Cell) -> None:
     cell.tick(2)
     second = cell.attempt(AttemptFailed, "llama/2", lost="2-3")
     assert cell.last(RecoveryDecided).removed_ranks == (2, 3)
-    assert causes(cell) == (first, second)
+    assert cell.causes() == (first, second)
 
 
-def test_a_rank_that_fell_silent_alone_is_held_and_answered(cell: Cell) -> None:
-    seq = cell.attempt(AttemptCompleted, "llama/9", silent="3")
+@pytest.mark.parametrize("how", ["silent", "lost"])
+def test_a_rank_that_an_attempt_found_gone_is_held_and_answered(cell: Cell, how: str) -> None:
+    seq = cell.attempt(AttemptCompleted, "llama/9", **{how: "3"})
     assert cell.last(QuiesceDecided).incident == f"test/{seq - 1}"
     cell.carry_out()
     cell.tick(2)
-    assert cell.last(RecoveryDecided).removed_ranks == (3,)
+    decided = cell.last(RecoveryDecided)
+    assert (decided.removed_ranks, decided.started) == (
+        ((3,), "") if how == "silent" else ((), "3")
+    )
 
 
 def test_ranks_that_an_attempt_lost_outside_the_job_are_nobodys_concern(cell: Cell) -> None:

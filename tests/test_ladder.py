@@ -56,9 +56,13 @@ def test_ranks_are_numbered_as_megatron_numbers_them() -> None:
     assert [replica_of(job, rank) for rank in range(16)] == [0, 0, 1, 1, 2, 2, 3, 3] * 2
 
 
+DEGREES: list[dict[str, Any]] = [{"cp": 2}, {"ep": 4}, {"cp": 2, "ep": 4}, {"tp": 2, "ep": 4}]
+
+
 def test_context_and_expert_groups_stay_whole() -> None:
     assert [replica_of(submitted(cp=2), rank) for rank in range(8)] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert [replica_of(submitted(ep=4), rank) for rank in range(8)] == [0] * 4 + [1] * 4
+    assert [replica_count(submitted(**degrees)) for degrees in DEGREES] == [4, 2, 2, 1]
     both = submitted(cp=2, ep=4)
     assert [replica_of(both, rank) for rank in range(8)] == [0] * 4 + [1] * 4
 
@@ -160,9 +164,24 @@ def test_without_a_named_rank_only_the_whole_job_can_be_restarted() -> None:
     assert swap.refused[0] == "swap_node: no rank is named"
 
 
-def test_a_protected_node_refuses_what_is_done_to_the_node_itself() -> None:
-    wrong = fault("straggler.gpu", bad_nodes=frozenset({"n1"}))
-    assert refused(wrong, view(), protected=("n1",)) == ("cordon_node: node n1 is protected",)
+@pytest.mark.parametrize("action", ["cordon_node", "drain_node", "reset_gpu", "reboot_node"])
+def test_a_protected_node_refuses_what_is_done_to_the_node_itself(action: Any) -> None:
+    wrong = fault("straggler.gpu", bad_nodes=frozenset({"n9"}))
+    policy = Policy(playbooks={"straggler.gpu": (action,)})
+    answer = choose(wrong, view(), policy, protected=("n9",))
+    assert answer == NoRung(wanted=action, refused=(f"{action}: node n9 is protected",))
+
+
+def test_a_protected_node_refuses_to_leave_to_join_and_to_stop_a_living_rank() -> None:
+    swap = chosen(fault("gpu.off_bus", 3), view(("s0",)), protected=("s0",))
+    assert swap.refused == ("swap_node: node s0 is protected",)
+    assert refused(fault("gpu.off_bus", 2, 3), view(), protected=("n1",)) == (
+        "swap_node: 1 spare nodes are needed, 0 are there",
+        "shrink: node n1 is protected",
+        "restart_job: node n1 is protected",
+    )
+    drain = fault("gpu.memory", 0, bad_nodes=frozenset({"n1"}))
+    assert refused(drain, view(), protected=("n0",)) == ("drain_node: node n0 is protected",)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,217 @@
+"""Promises of the healer about verdicts: whom they name, which are news, which are answered."""
+
+from typing import Any
+
+import pytest
+
+from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
+from nemesis.schemas.inferred import Culprit
+from nemesis.schemas.operated import BreakerReset, JobSubmitted, PauseSet
+from tests.healer_cell import ACT, SECOND_NS, Cell
+
+EVERY_NODE = {"nodes_out_max": 100, "nodes_out_share_max_ppm": 1_000_000}
+N1 = (Culprit(kind="node", id="node/n1"),)
+
+
+def made(policy: dict[str, Any] | None, **job: Any) -> Cell:
+    cell = Cell(policy=policy)
+    cell.submit(**job)
+    return cell
+
+
+def submit_other(cell: Cell, **fields: Any) -> None:
+    base = {"nodes": ("n0", "n1", "n2", "n3"), "ranks_per_node": 2}
+    cell.operate(JobSubmitted, "other", job="other", **(base | fields))
+
+
+@pytest.fixture
+def cell() -> Cell:
+    """A cell that may act, with one job."""
+    return made(ACT)
+
+
+def test_a_verdict_on_a_class_alone_is_known_enough(cell: Cell) -> None:
+    cell.blame("gpu.off_bus", 3, verdict="class-only")
+    assert cell.last(QuiesceDecided).dead_ranks == (3,)
+
+
+def test_ranks_that_a_verdict_names_come_before_those_of_its_nodes(cell: Cell) -> None:
+    cell.blame("host.memory", 3, culprits=N1)
+    assert cell.last(QuiesceDecided).dead_ranks == (3,)
+
+
+def test_ranks_are_named_for_the_first_of_the_jobs_only(cell: Cell) -> None:
+    submit_other(cell)
+    cell.blame("app.program", 3, node="", jobs=("llama", "other"))
+    assert [each.job for each in cell.all(QuiesceDecided)] == ["llama"]
+
+
+def test_a_late_verdict_reaches_the_jobs_that_wait_for_one(cell: Cell) -> None:
+    submit_other(cell)
+    cell.exit(3)
+    cell.blame("host.memory", culprits=N1, jobs=("other", "llama"), late=True)
+    cell.carry_out()
+    assert [(each.job, each.action) for each in cell.all(RecoveryDecided)] == [("llama", "shrink")]
+    assert len(cell.all(QuiesceDecided)) == 1
+
+
+def test_a_graver_verdict_is_taken_up_by_a_job_that_waits_for_a_person() -> None:
+    cell = made(ACT | {"shrinks_max": 0})
+    cell.exit(3)
+    cell.blame("gpu.off_bus", 3)
+    cell.carry_out()
+    assert cell.last(RecoveryWithheld).limit == "shrinks_max"
+    cell.blame("app.program", 3, node="", incident="i-2")
+    assert cell.last(RecoveryDecided).action == "restart_job"
+
+
+def test_a_verdict_that_is_refuted_before_a_shadow_decision_leaves_nothing_behind() -> None:
+    cell = made(None)
+    cell.blame("gpu.off_bus", 3)
+    cell.blame("none", revision=1, verdict="no-fault", culprits=())
+    cell.tick(2)
+    assert cell.kinds == ["QuiesceDecided"]
+    seq = cell.exit(5, node="n2")
+    assert cell.last(QuiesceDecided).dead_ranks == (5,)
+    assert cell.last(QuiesceDecided).incident == "n2/process/1/1"
+    assert cell.causes() == (seq,)
+
+
+def test_a_verdict_that_came_to_no_end_does_not_hide_the_one_behind_it(cell: Cell) -> None:
+    cell.blame("unknown", verdict="insufficient", culprits=(), incident="i-0")
+    cell.blame("gpu.off_bus", 3)
+    assert cell.last(QuiesceDecided).dead_ranks == (3,)
+
+
+def test_a_revision_that_knows_less_is_no_news(cell: Cell) -> None:
+    cell.blame("straggler.host", 3)
+    cell.blame("unknown", verdict="insufficient", culprits=(), revision=1)
+    cell.exit(5, node="n2")
+    assert cell.last(QuiesceDecided).incident == "n2/process/1/1"
+
+
+def test_the_same_revision_with_another_class_is_no_news(cell: Cell) -> None:
+    cell.blame("straggler.host", 3)
+    cell.blame("straggler.gpu", 3)
+    assert [each.action for each in cell.said] == ["watch"]
+
+
+def test_bad_nodes_of_all_verdicts_are_left(cell: Cell) -> None:
+    cell.apply(ACT | EVERY_NODE)
+    cell.blame("gpu.memory", node="n1")
+    cell.blame("gpu.memory", node="n3", incident="i-2")
+    cell.exit(0, node="n0")
+    cell.carry_out()
+    decided = cell.last(RecoveryDecided)
+    assert (decided.action, decided.nodes_out) == ("drain_node", ("n0", "n1", "n3"))
+
+
+def test_a_verdict_that_was_left_to_a_person_is_settled_by_the_person() -> None:
+    cell = made(ACT | {"playbooks": {"nic": ["swap_node", "fix_program"]}})
+    cell.blame("nic", 3)
+    cell.carry_out()
+    assert cell.last(RecoveryDecided).action == "fix_program"
+    cell.operate(BreakerReset, "x", limit="fix_program")
+    cell.tick(2)
+    assert cell.last(RecoveryDecided).action == "reinit_communicator"
+
+
+def test_a_shadow_below_what_was_asked_for_is_said_once() -> None:
+    cell = made(None)
+    cell.blame("gpu.off_bus", 3)
+    cell.tick(10)
+    assert cell.kinds == ["QuiesceDecided", "RecoveryDecided"]
+    assert cell.last(RecoveryDecided).action == "shrink"
+
+
+def test_advice_is_not_forbidden_by_a_pause(cell: Cell) -> None:
+    cell.operate(PauseSet, "pause", scope="ALL", paused=True)
+    cell.blame("straggler.gpu", 3)
+    assert cell.kinds == ["RecoveryDecided"]
+
+
+def test_a_shadow_is_not_forbidden_by_a_pause() -> None:
+    cell = made(None)
+    cell.operate(PauseSet, "pause", scope="ALL", paused=True)
+    cell.exit(3)
+    cell.tick(2)
+    assert cell.kinds == ["QuiesceDecided", "RecoveryDecided"]
+
+
+def test_a_rung_that_may_act_is_forbidden_by_a_pause_though_the_rest_is_shadow() -> None:
+    cell = made({"mode_by_action": {"restart_rank": "act"}})
+    cell.operate(PauseSet, "pause", scope="ALL", paused=True)
+    cell.exit(3)
+    cell.tick(2)
+    assert cell.kinds == ["QuiesceDecided", "RecoveryWithheld"]
+
+
+def test_waits_end_on_the_tick_that_they_name() -> None:
+    cell = made({"gather_ns": SECOND_NS, "silence_wait_ns": 2 * SECOND_NS})
+    cell.exit(3)
+    cell.tick()
+    assert cell.all(RecoveryDecided) == []
+    cell.tick()
+    assert len(cell.all(RecoveryDecided)) == 1
+    cell.blame("gpu.off_bus", 5, node="n2", incident="i-2")
+    assert len(cell.all(RecoveryDecided)) == 1
+    cell.tick()
+    assert len(cell.all(RecoveryDecided)) == 2
+
+
+def test_a_spare_that_another_job_left_does_not_join() -> None:
+    cell = made(ACT | EVERY_NODE, spares=("s0",))
+    submit_other(cell, nodes=("m0", "m1"), spares=("n1", "s1"))
+    cell.exit(3)
+    cell.blame("gpu.off_bus", 3)
+    cell.carry_out()
+    culprits = (Culprit(kind="node", id="node/m0"),)
+    cell.blame("host.memory", culprits=culprits, jobs=("other",), incident="i-2")
+    cell.tick(6)
+    decided = cell.last(RecoveryDecided)
+    assert (decided.job, decided.joined_nodes) == ("other", ("s1",))
+
+
+def test_a_rank_that_a_shadow_suspected_is_answered_when_it_ends_and_something_may_be_done() -> (
+    None
+):
+    cell = made(None)
+    cell.blame("gpu.off_bus", 3)
+    cell.tick()
+    assert cell.last(RecoveryDecided).mode == "shadow"
+    cell.exit(3)
+    cell.tick(10)
+    assert len(cell.said) == 2
+    cell.apply(ACT)
+    cell.exit(5, node="n2")
+    cell.carry_out()
+    cell.tick(2)
+    assert cell.last(RecoveryDecided).removed_ranks == ()
+    assert cell.last(RecoveryDecided).started == "3,5"
+
+
+@pytest.mark.parametrize("policy", [ACT, {"mode_by_action": {"restart_rank": "approve"}}])
+def test_an_exit_behind_a_shadow_of_suspicion_is_new_once_the_policy_acts(
+    policy: dict[str, Any],
+) -> None:
+    cell = made(None)
+    cell.blame("gpu.off_bus", 3)
+    cell.tick()
+    cell.apply(policy)
+    cell.exit(3)
+    cell.tick(6)
+    assert cell.kinds[2:] == ["QuiesceDecided", "RecoveryDecided"]
+
+
+def test_after_a_recovery_no_shadow_of_before_hides_an_exit() -> None:
+    cell = made(None)
+    cell.blame("gpu.off_bus", 3)
+    cell.tick()
+    cell.apply(ACT | EVERY_NODE)
+    cell.exit(5, node="n2")
+    cell.blame("gpu.off_bus", 5, node="n2", incident="i-2")
+    cell.carry_out()
+    cell.carry_out()
+    cell.apply(ACT)
+    cell.exit(3, epoch=1)
+    assert cell.last(QuiesceDecided).dead_ranks == (3,)

@@ -213,6 +213,8 @@ def _blamed(
         return _together(job, seen, groups)
     # a rank without a dump may wait like everybody for one that is shown to hold the job up
     shown = [rank for rank in blamed if rank not in busy and rank not in gone]
+    if gone and not stalled and all(_was_with(gone, seen[rank], groups) for rank in shown):
+        shown = []
     unshown = gone if shown else []
     blamed = shown or gone
     if len(blamed) > len(waiting) > 0:
@@ -250,6 +252,14 @@ _MISSING: Final[Mapping[str, tuple[str, ...]]] = {
 
 def _dumps_of(ranks: Sequence[int]) -> tuple[str, ...]:
     return tuple(f"the flight-recorder dump of rank {rank}" for rank in ranks[:NAMED_MAX])
+
+
+def _was_with(gone: Sequence[int], seen: Seen, groups: Sequence[Group]) -> bool:
+    """Whether the last that a rank called had a member that is gone: gloo calls that completed."""
+    newest = max(
+        ((at_ns, each.name) for each in seen.groups for _, at_ns in each.arrivals), default=(0, "")
+    )
+    return any(group.name == newest[1] and set(gone) & set(group.members) for group in groups)
 
 
 def _has_pending(rank: int, seen: Mapping[int, Seen], groups: Sequence[Group]) -> bool:

@@ -31,20 +31,30 @@ class Progress(NamedTuple):
 
 def progress_of(seen: Mapping[int, Seen], groups: Sequence[Group]) -> Progress | None:
     """A collective that one rank had completed and another had not begun, or None."""
+    newest = {
+        rank: max((at_ns for group in each.groups for _, at_ns in group.arrivals), default=0)
+        for rank, each in seen.items()
+    }
     for group in groups:
-        if not group.digests:
-            continue
-        later = max(group.digests, key=lambda rank: (group.digests[rank].last_completed, -rank))
-        collective = group.digests[later].last_completed
-        if collective not in dict(group.digests[later].arrivals):
-            continue  # sends and receives, which count in pairs, not in the group
+        passed = {rank: _passed(each, newest[rank]) for rank, each in group.digests.items()}
+        later = max(passed, key=lambda rank: (passed[rank], -rank), default=-1)
         for rank, digest in group.digests.items():
             begun = _begun(seen[rank], digest)
-            if begun >= collective or _says_earlier(seen[rank], seen[later]):
+            if begun >= passed[later] or _says_earlier(seen[rank], seen[later]):
                 continue
             if not _is_rooted(begun, group.digests, seen):
-                return Progress(rank, later, collective, group)
+                return Progress(rank, later, passed[later], group)
     return None
+
+
+def _passed(digest: GroupDigest, newest_ns: int) -> int:
+    """The last collective after which the rank went on to something else, -1 if there is none.
+
+    Of the very last nothing shows that it succeeded: gloo calls what failed completed. Sends and
+    receives count in pairs, and are not among the arrivals.
+    """
+    done = digest.last_completed
+    return max((n for n, at_ns in digest.arrivals if n <= done and at_ns < newest_ns), default=-1)
 
 
 def _begun(seen: Seen, digest: GroupDigest) -> int:

@@ -93,7 +93,7 @@ def passed(
 
 @pytest.mark.parametrize("behind", [passed("0", "0-3", 4), passed("0", "0-3", 4, 6)])
 def test_recorders_that_were_read_while_the_job_went_on_blame_nobody(behind: GroupDigest) -> None:
-    ahead = {rank: [passed("0", "0-3", 7, 8)] for rank in (0, 1, 3)}
+    ahead = {rank: [passed("0", "0-3", 8, 9)] for rank in (0, 1, 3)}
     verdict = one({**ahead, 2: [behind]})
     assert (verdict.verdict, verdict.culprits) == ("insufficient", ())
     assert "different moments" in verdict.reason
@@ -416,3 +416,26 @@ def test_a_rank_whose_gpu_is_in_another_group_is_not_behind_in_this_one() -> Non
         }
     )
     assert (verdict.fault_class, blamed(verdict)) == ("gpu.stall", [2])
+
+
+def test_a_rank_whose_last_call_was_with_a_rank_that_is_gone_fell_with_it() -> None:
+    """Of gloo: a collective that failed because a member died counts as completed."""
+    pair = GroupDigest(
+        name="1", ranks="1,3", last_enqueued=5, last_completed=5, arrivals=((5, START_NS + 6 * MS),)
+    )
+    verdict = one(
+        {
+            0: [passed("0", "0-3", 4, 5)],
+            1: [passed("0", "0-3", 4), pair],
+            2: [passed("0", "0-3", 4, 5)],
+        },
+        3,
+    )
+    assert blamed(verdict) == [3]
+
+
+def test_what_failed_because_a_rank_died_is_no_progress() -> None:
+    """Of gloo: 1 and 3 saw the last collective fail, 0 still waits, 2 is gone."""
+    failed = [passed("0", "0-3", 5)]
+    verdict = one({0: [passed("0", "0-3", 4, 5)], 1: failed, 3: failed}, 2)
+    assert blamed(verdict) == [2]

@@ -1,34 +1,34 @@
 """Memberships that agents made by themselves while the log was away, turned into facts.
 
-An agent that followed the plan laid down for the loss of the log reports in an epoch that nobody
-decided. When every node of the job has been heard of, or nothing more came for a while, it is
-written down, once an epoch, and the healer goes on from there. A node that is heard of too late
-would be missing from it for ever, so the wait is long where nodes are missing.
+Agents that followed the plan laid down for the loss of the log agreed on the members of an epoch
+that nobody decided, and each reports them all. Once more than half of the members' nodes, which are
+more than half of the job's, have said the same it is written down, once an epoch, and the healer
+goes on from there: no single node can make it up, an agent that finds the log late is not missing,
+and a member that died since is told by its exit or its silence.
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Final
 
 from nemesis.actors.claims import Claims
 from nemesis.actors.notary import Notary
 from nemesis.actors.planning import homes
 from nemesis.schemas.done import MembershipReported
+from nemesis.schemas.errors import BadNameError
 from nemesis.schemas.plans import Report
 from nemesis.schemas.rank_ranges import format_ranks, parse_ranks
 
-SETTLE_S: Final = 2.0  # agents find the log again within a second of each other
-MISSING_S: Final = 10.0  # or later, on a busy node; one that is gone never does
-
 
 class SelfMade:
-    """Collects reports of epochs that no decision made."""
+    """Hears of epochs that no decision made."""
 
     def __init__(self, claims: Claims, notary: Notary) -> None:
         self._claims: Final = claims
         self._notary: Final = notary
-        self._running: Final[dict[tuple[str, int], dict[int, int]]] = {}
-        """Per job and epoch: the ranks that run in it and the step of each."""
-        self._heard: Final = asyncio.Event()
+        self._said_by: Final[dict[tuple[str, int, str], set[str]]] = {}
+        """Per job, epoch and members: the nodes that said so."""
+        self._agreed: Final[asyncio.Queue[MembershipReported]] = asyncio.Queue()
 
     def hear(self, report: Report) -> None:
         """Take a report; anything but a membership that agents made is ignored."""
@@ -36,44 +36,43 @@ class SelfMade:
         made_up = report.by == "agent" and report.kind == "membership"
         if standing is None or not made_up or report.epoch <= standing.epoch:
             return
-        ranks = self._running.setdefault((report.job, report.epoch), {})
-        for state in report.ranks:
-            if state.stage == "running" and state.epoch == report.epoch:
-                ranks[state.rank] = state.step
-        self._heard.set()
+        home = homes(standing, standing.placements)
+        before = {home[rank] for rank in parse_ranks(standing.members)}
+        members = _members(report) & home.keys()
+        nodes = {home[rank] for rank in members}
+        if report.node not in nodes or not _are_most(nodes, before):
+            return
+        place = (report.job, report.epoch, format_ranks(members))
+        said_by = self._said_by.setdefault(place, set())
+        known = _are_most(said_by, nodes)
+        said_by.add(report.node)
+        if _are_most(said_by, nodes) and not known:
+            self._agreed.put_nowait(self._fact(report, members))
 
     async def run(self) -> None:
-        """Write down what settled, for ever."""
-        loop = asyncio.get_running_loop()
+        """Write down what was agreed, for ever."""
         while True:
-            await self._heard.wait()
-            deadline = loop.time() + MISSING_S
-            while self._heard.is_set() or (self._misses_nodes() and loop.time() < deadline):
-                self._heard.clear()
-                await asyncio.sleep(SETTLE_S)
-            for (job, epoch), ranks in sorted(self._running.items()):
-                if ranks:
-                    await self._notary.report(self._fact(job, epoch, ranks))
-            self._running.clear()
+            await self._notary.report(await self._agreed.get())
 
-    def _misses_nodes(self) -> bool:
-        """Whether a node of a job that went on has not been heard of in its new epoch."""
-        for (job, _), ranks in self._running.items():
-            standing = self._claims.jobs.get(job)
-            if standing is not None:
-                home = homes(standing, standing.placements)
-                expected = {home[rank] for rank in parse_ranks(standing.members)}
-                if expected - {home[rank] for rank in ranks if rank in home}:
-                    return True
-        return False
-
-    def _fact(self, job: str, epoch: int, ranks: dict[int, int]) -> MembershipReported:
+    def _fact(self, report: Report, members: frozenset[int]) -> MembershipReported:
         return MembershipReported(
             at_ns=self._claims.log_time_ns,
-            reason=f"{len(ranks)} ranks of {job} went on by themselves while the log was away.",
-            job=job,
-            epoch=epoch,
-            members=format_ranks(ranks),
-            world=len(ranks),
-            step=max(ranks.values()),
+            reason=f"{len(members)} ranks of {report.job} went on alone while the log was away.",
+            job=report.job,
+            epoch=report.epoch,
+            members=format_ranks(members),
+            world=len(members),
+            step=max((state.step for state in report.ranks), default=0),
         )
+
+
+def _members(report: Report) -> frozenset[int]:
+    """The members that a report names, none where it is not understood."""
+    try:
+        return frozenset(parse_ranks(report.members))
+    except BadNameError:
+        return frozenset()
+
+
+def _are_most(some: Collection[str], of: Collection[str]) -> bool:
+    return 2 * len(some) > len(of)

@@ -121,6 +121,8 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     ranks: tuple[RankState, ...] = ()
     by: Literal["plan", "agent"] = "plan"
     """agent: it acted by itself, on a dead rank or after `grace_ns` without the log."""
+    members: str = ""
+    """All ranks that go on in the epoch, in rank_ranges form, where agents agreed on it alone."""
 
 
 class Hello(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):

@@ -134,6 +134,7 @@ class Agent:
         self._reported = seen
         self._reports_count += 1
         accepted = self._accepted
+        alone = accepted is not None and accepted.by_itself
         self.reports.append(
             Report(
                 node=self.node,
@@ -144,7 +145,8 @@ class Agent:
                 epoch=accepted.plan.epoch if accepted else 0,
                 kind=accepted.plan.kind if accepted else "membership",
                 ranks=self._states(),
-                by="agent" if accepted is None or accepted.by_itself else "plan",
+                by="agent" if accepted is None or alone else "plan",
+                members=accepted.plan.members if accepted is not None and alone else "",
             )
         )
 

@@ -4,6 +4,7 @@ Synchronous and without a wire: given the same calls it does the same. Simulated
 argument; how fast it passes is the caller's business.
 """
 
+from bisect import insort
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, assert_never
@@ -54,15 +55,21 @@ class Simulation:
             cluster, self.job, submitted, Rendezvous(world_min=submitted.world_min)
         )
         self.agents: Final = {node: self._agent(node, start_ns) for node in cluster.node_names}
-        self.faults: Final = tuple(sorted(faults, key=lambda fault: fault.onset_ns))
-        self._onsets: Final = list(self.faults)
-        symptoms = [
-            (start_ns + fault.onset_ns + symptom.after_ns, at, symptom)
-            for at, fault in enumerate(self.faults)
-            for symptom in fault.symptoms
-        ]
-        self._symptoms: Final = sorted(symptoms, key=lambda each: each[:2])
+        self.faults: Final[list[Fault]] = []
+        self._onsets: Final[list[Fault]] = []
+        self._symptoms: Final[list[tuple[int, int, Symptom]]] = []
         self._epochs_seen: Final[set[int]] = set()
+        for fault in faults:
+            self.inject(fault)
+
+    def inject(self, fault: Fault) -> None:
+        """Let one more fault happen at its onset, or at the next advance where that has passed."""
+        self.faults.append(fault)
+        insort(self._onsets, fault, key=lambda each: each.onset_ns)
+        for symptom in fault.symptoms:
+            at_ns = self._start_ns + fault.onset_ns + symptom.after_ns
+            entry = (at_ns, len(self.faults), symptom)
+            insort(self._symptoms, entry, key=lambda each: each[:2])
 
     def advance(self, now_ns: int, connected: Connected) -> list[FaultInjected | MembershipFormed]:
         """Let the run go on to `now_ns`; what the ledger must know of it.

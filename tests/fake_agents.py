@@ -64,7 +64,8 @@ class FakeAgent:
                 return decode_message(Plans, answer.data)
             await asyncio.sleep(0.05)
 
-    async def report(self, *, by_itself: bool = False) -> None:
+    async def report(self, *, agreed: str = "") -> None:
+        """Say how things stand; `agreed`: the members of an epoch that agents made alone."""
         assert self._log is not None
         self._reports_count += 1
         report = Report(
@@ -75,7 +76,8 @@ class FakeAgent:
             job="llama",
             epoch=max((epoch for _, epoch in self.stages.values()), default=0),
             ranks=self.states(),
-            by="agent" if by_itself else "plan",
+            by="agent" if agreed else "plan",
+            members=agreed,
         )
         await self._log.connection.publish(report_subject(self.node), encode_message(report))
 

@@ -373,17 +373,43 @@ def test_an_agent_that_comes_back_gets_its_last_plans(tmp_path: Path) -> None:
     run(tmp_path, body)
 
 
-def test_what_agents_did_without_the_log_is_written_down_once(tmp_path: Path) -> None:
+def test_what_agents_did_without_the_log_is_written_down_once_and_whole(tmp_path: Path) -> None:
     async def body(cell: Site) -> None:
         await cell.submit()
         await cell.start_actor("a")
         await cell.start_actor("b")
         await cell.agents["n0"].hello()
-        for agent in cell.agents.values():
-            agent.stages = {rank: ("running", 1) for rank in agent.own if rank != 3}
-            await agent.report(by_itself=True)
-        _, made = await cell.until(MembershipReported)
+        for node in ("n0", "n2"):  # n1 finds the log later than they do
+            agent = cell.agents[node]
+            agent.stages = {rank: ("running", 1) for rank in agent.own}
+            await agent.report(agreed="0-2,4-5")
+        seq, made = await cell.until(MembershipReported)
         assert (made.epoch, made.members, made.world, made.step) == (1, "0-2,4-5", 5, 7)
+        cell.agents["n1"].stages = {2: ("running", 1)}
+        await cell.agents["n1"].report(agreed="0-2,4-5")
+        await cell.shrink(seq, epoch=2, members="0-2,4", world=4, removed_ranks=(5,))
+        await cell.until(AttemptCompleted, decision="llama/2")
+        written = [data for _, data in await cell.done() if isinstance(data, MembershipReported)]
+        assert len(written) == 1
+
+    run(tmp_path, body)
+
+
+def test_what_a_minority_of_agents_claims_to_have_agreed_on_is_not_written_down(
+    tmp_path: Path,
+) -> None:
+    async def body(cell: Site) -> None:
+        await cell.submit()
+        await cell.start_actor()
+        await cell.agents["n0"].hello()
+        for agent in cell.agents.values():
+            agent.stages = {rank: ("running", 1) for rank in agent.own}
+        for members in ("0-1", "0-5", "0-1,900", "0-", "2-5"):
+            await cell.agents["n0"].report(agreed=members)
+        for node in ("n1", "n2"):
+            await cell.agents[node].report(agreed="2-5")
+        _, made = await cell.until(MembershipReported)
+        assert made.members == "2-5"
         written = [data for _, data in await cell.done() if isinstance(data, MembershipReported)]
         assert len(written) == 1
 

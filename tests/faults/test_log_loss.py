@@ -9,17 +9,17 @@ from typing import Literal
 import msgspec
 import pytest
 
-from nemesis.schemas.done import MembershipReported
+from nemesis.schemas.done import AttemptCompleted, MembershipReported
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.sim.agent import Done, read_journal
 from nemesis.sim.cell import Options, RunningCell, running_cell
 from nemesis.sim.cluster import Cluster, FaultPlanned, Scenario, load_cluster
+from nemesis.sim.faults import Fault, plan_faults
 from nemesis.sim.ledger import MembershipFormed
 from nemesis.sim.run import Outcome, judge
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
 SECOND = 1_000_000_000
-FAULT_AT_S = 12.0  # simulated: agents connect and the server is killed before it, however slow
 LIMIT_S = 120.0
 
 
@@ -34,10 +34,9 @@ def lose_the_log(
 ) -> tuple[Outcome, list[Done]]:
     """The server is away from before the fault until the agents did what they may do alone."""
     monkeypatch.setenv("NEMESIS_STATE_DIR", str(state))
-    fault = FaultPlanned(kind="xid79", after_s=FAULT_AT_S)
     options = Options(
         cluster=cluster(on_log_loss),
-        scenario=Scenario(name="alone", title="alone", faults=(fault,)),
+        scenario=Scenario(name="alone", title="alone", faults=()),
         speed=3.0,
         cell="faults",
     )
@@ -45,11 +44,13 @@ def lose_the_log(
     async def scenario() -> Outcome:
         async with running_cell(options, lambda lines: None, lambda standing: None) as cell:
             async with asyncio.timeout(LIMIT_S):
-                await until(lambda: cell.stage.connected_count == len(options.cluster.node_names))
+                await until(lambda: has_begun(options, cell))
                 await cell.server.kill()
+                await until(lambda: cell.stage.connected_count == 0)
+                cell.stage.simulation.inject(gpu_off_the_bus(options, cell))
                 await until(lambda: have_acted(cell, on_log_loss))
                 await cell.server.restart()
-                await until(lambda: is_known(cell))
+                await until(lambda: is_over(cell, on_log_loss))
                 await asyncio.sleep(cell.clock.wall_s(15 * SECOND))  # whatever else may come
             return await judge(options, cell, 0.0)
 
@@ -73,10 +74,26 @@ def have_acted(cell: RunningCell, on_log_loss: str) -> bool:
     return stages == {"held": 111, "fenced": 1}
 
 
-def is_known(cell: RunningCell) -> bool:
-    """Whether NEMESIS has concluded on the fault, and the job goes on."""
-    concluded = any(isinstance(fact.data, FaultAttributed) for fact in cell.watcher.facts)
-    return concluded and cell.stage.simulation.job.history[-1].epoch > 0
+def has_begun(options: Options, cell: RunningCell) -> bool:
+    """Whether the job trains and every agent reaches the log."""
+    connected = cell.stage.connected_count == len(options.cluster.node_names)
+    return connected and cell.stage.simulation.job.step > 0
+
+
+def gpu_off_the_bus(options: Options, cell: RunningCell) -> Fault:
+    """A fault that happens now."""
+    after_s = (cell.clock.now_ns() - cell.clock.start_ns) / SECOND
+    planned = FaultPlanned(kind="xid79", after_s=after_s)
+    return plan_faults(options.cluster, [planned], options.seed)[0]
+
+
+def is_over(cell: RunningCell, on_log_loss: str) -> bool:
+    """Whether NEMESIS has concluded on the fault and knows that the job goes on."""
+    known = MembershipReported if on_log_loss == "shrink" else AttemptCompleted
+    seen = [fact.data for fact in cell.watcher.facts]
+    concluded = any(isinstance(data, FaultAttributed) for data in seen)
+    goes_on = any(isinstance(data, known) and data.epoch > 0 for data in seen)
+    return concluded and goes_on and cell.stage.simulation.job.history[-1].epoch > 0
 
 
 def story(outcome: Outcome) -> str:

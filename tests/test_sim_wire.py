@@ -26,7 +26,7 @@ from nemesis.schemas.plans import (
 from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.sim.agent import read_journal
 from nemesis.sim.clock import SimClock
-from nemesis.sim.cluster import FaultPlanned, load_cluster
+from nemesis.sim.cluster import FaultKind, FaultPlanned, load_cluster
 from nemesis.sim.faults import plan_faults
 from nemesis.sim.ledger import FaultInjected, MembershipFormed
 from nemesis.sim.load import publish_load, samples
@@ -43,11 +43,25 @@ WAIT_S = 30.0
 class Cell:
     """A server, a simulation on the wire, and a test that plays the job actor."""
 
-    def __init__(self, server: Server, stage: Stage, folder: Path, truths: list[Truth]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        clock: SimClock,
+        stage: Stage,
+        folder: Path,
+        truths: list[Truth],
+    ) -> None:
         self.server = server
+        self.clock = clock
         self.stage = stage
         self.folder = folder
         self.truths = truths
+
+    def break_gpu(self, kind: FaultKind) -> None:
+        """A fault of `RANK` and its GPU that happens now."""
+        after_s = (self.clock.now_ns() - self.clock.start_ns) / 1e9
+        planned = FaultPlanned(kind=kind, after_s=after_s, node=NODE, gpu=4)
+        self.stage.simulation.inject(*plan_faults(CLUSTER, [planned], 7))
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(WAIT_S):
@@ -64,21 +78,17 @@ class Cell:
 
 
 @asynccontextmanager
-async def cell(folder: Path, *kinds: str, speed: float = 10.0) -> AsyncIterator[Cell]:
+async def cell(folder: Path, *, speed: float = 10.0) -> AsyncIterator[Cell]:
     roles = [f"node/{node}" for node in CLUSTER.node_names]
     async with Server("test", folder=folder / "cell", roles=roles) as server:
         clock = SimClock(speed=speed)
         submitted = JobSubmitted(
             at_ns=0, by="t", reason="t", job="llama", nodes=CLUSTER.job_nodes, world_min=64
         )
-        planned = [
-            FaultPlanned(kind=kind, after_s=4.0, node=NODE, gpu=4)  # type: ignore[arg-type]
-            for kind in kinds
-        ]
         simulation = Simulation(
             CLUSTER,
             submitted,
-            plan_faults(CLUSTER, planned, 7),
+            (),
             seed=7,
             folder=folder / "agents",
             start_ns=clock.start_ns,
@@ -95,7 +105,7 @@ async def cell(folder: Path, *kinds: str, speed: float = 10.0) -> AsyncIterator[
             )
             running = asyncio.create_task(stage.run())
             try:
-                yield Cell(server, stage, folder, truths)
+                yield Cell(server, clock, stage, folder, truths)
             finally:
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
@@ -106,7 +116,8 @@ Handler = Callable[[Msg], Awaitable[None]]
 
 def test_every_node_speaks_for_itself_and_no_number_is_missing(tmp_path: Path) -> None:
     async def scenario() -> list[Observation]:
-        async with cell(tmp_path, "xid79") as it:
+        async with cell(tmp_path) as it:
+            it.break_gpu("xid79")
             await it.until(lambda: RANK in _fenced(it))
             async with asyncio.timeout(WAIT_S):
                 while True:
@@ -139,8 +150,12 @@ def test_plans_by_request_shrink_the_job_and_the_ledger_knows(tmp_path: Path) ->
         async def on_report(msg: Msg) -> None:
             reports.append(decode_message(Report, msg.data))
 
-        async with cell(tmp_path, "xid79") as it, await it.server.connect("actor/job") as actor:
+        async with cell(tmp_path) as it, await it.server.connect("actor/job") as actor:
             await actor.connection.subscribe(ALL_REPORTS, on_report)
+            # who reports listens to plans
+            await it.until(lambda: {each.node for each in reports} >= set(CLUSTER.job_nodes))
+            await it.until(lambda: it.stage.simulation.job.step > 0)
+            it.break_gpu("xid79")
             await it.until(lambda: RANK in _fenced(it))
             for plan in (hold, shrink, shrink):
                 for node in CLUSTER.job_nodes:
@@ -197,10 +212,11 @@ def test_an_agent_asks_for_its_last_plan_until_somebody_answers(tmp_path: Path) 
 
 def test_what_happened_while_the_server_was_away_arrives_once_and_in_order(tmp_path: Path) -> None:
     async def scenario() -> list[Observation]:
-        async with cell(tmp_path, "xid48") as it:
-            sim = it.stage.simulation
-            await it.until(lambda: sim.job.step >= 2)
+        async with cell(tmp_path) as it:
+            await it.until(lambda: it.stage.connected_count == len(CLUSTER.node_names))
             await it.server.kill()
+            await it.until(lambda: it.stage.connected_count == 0)
+            it.break_gpu("xid48")
             await it.until(lambda: RANK in _fenced(it))
             await it.server.restart()
             await it.until(lambda: it.stage.waiting_count == 0)

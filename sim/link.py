@@ -53,18 +53,11 @@ class Link:
         self._now_ns: Final = now_ns
         self._wake: Final = asyncio.Event()
         self._connection: Connection | None = None
-        self._publisher: Publisher | None = None
 
     @property
     def connected(self) -> bool:
         """Whether the log can be reached now."""
         return self._connection is not None and self._connection.client.is_connected
-
-    @property
-    def waiting_count(self) -> int:
-        """Observations that are not in the log yet."""
-        seen = len(self._agent().witness.observations)
-        return seen + (self._publisher.waiting_count if self._publisher else 0)
 
     def wake(self) -> None:
         """The agent may have something to say."""
@@ -75,7 +68,6 @@ class Link:
         connection = await self._connect()
         self._connection = connection
         publisher = Publisher(Log(connection), self._stamp, self._now_ns, self._spool_path)
-        self._publisher = publisher
         try:
             await connection.subscribe(plan_subject(self._agent().node), self._on_plan)
             async with asyncio.TaskGroup() as tasks:

@@ -90,11 +90,6 @@ class Stage:
             await asyncio.gather(writing, *self._carrying.values(), return_exceptions=True)
 
     @property
-    def waiting_count(self) -> int:
-        """Observations of all nodes that are not in the log yet."""
-        return sum(self._links[node].waiting_count for node in self.simulation.agents)
-
-    @property
     def connected_count(self) -> int:
         """Nodes whose agents reach the log now."""
         return sum(link.connected for link in self._links.values())

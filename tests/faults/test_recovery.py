@@ -9,6 +9,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +64,24 @@ def recover(
         async with running_cell(options, lambda lines: None, lambda standing: None) as cell:
             disturbing = asyncio.create_task(_disturb_each_claim(cell, disturb))
             async with asyncio.timeout(LIMIT_S):
+                while not _goes_on(cell):  # noqa: ASYNC110 - however long that takes here
+                    await asyncio.sleep(0.02)
                 await cell.watcher.until_over(cell.stage.simulation)
             disturbing.cancel()
+            with suppress(asyncio.CancelledError):
+                await disturbing
             return await judge(options, cell, 0.0)
 
     outcome = asyncio.run(scenario())
     agents = state / "faults" / "agents"
     return outcome, [d for node in CLUSTER.node_names for d in read_journal(agents / node)]
+
+
+def _goes_on(cell: RunningCell) -> bool:
+    """Whether the job trains in a new epoch and the log says that it does."""
+    facts = [fact.data for fact in cell.watcher.facts]
+    told = any(isinstance(data, AttemptCompleted) and data.epoch > 0 for data in facts)
+    return told and cell.stage.simulation.job.history[-1].epoch > 0
 
 
 async def _disturb_each_claim(cell: RunningCell, disturb: Disturb) -> None:

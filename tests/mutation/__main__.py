@@ -1,4 +1,4 @@
-"""`python -m tests.mutation [healer|runner]`: break each line, see whether a test notices.
+"""`python -m tests.mutation [healer|runner|FILE...]`: break each line, see whether a test notices.
 
 The files and tests are named in pyproject.toml, [tool.mutmut]. Exit 1: a mutant lived that
 survivors.toml does not explain; it is printed as an entry to complete.
@@ -17,18 +17,20 @@ from tests.mutation import survivors
 
 ROOT = Path(__file__).parent.parent.parent
 WORK = ROOT / "mutants"
-PARTS = {"healer": "src/nemesis/processors/", "runner": "src/nemesis/streams/"}
+PARTS = {"healer": "processors/", "runner": "streams/"}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", nargs="?", choices=PARTS, help="both where none is named")
+    parser.add_argument("what", nargs="*", help="healer, runner or files; both by default")
     parser.add_argument("--again", action="store_true", help="only those that lived the last time")
     parser.add_argument("--report", action="store_true", help="only what the last run found")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time")
     arguments = parser.parse_args()
     os.chdir(ROOT)
-    paths = mutated(PARTS[arguments.part] if arguments.part else "")
+    paths = mutated(arguments.what or list(PARTS))
+    if not paths:
+        parser.error(f"nothing to break: name {', '.join(PARTS)} or a file of [tool.mutmut]")
     began = time.monotonic()
     if not arguments.report:
         mutate(paths, jobs=arguments.jobs, again=arguments.again)
@@ -37,10 +39,11 @@ def main() -> int:
     return 1 if unexplained else 0
 
 
-def mutated(prefix: str) -> list[str]:
-    """The files to break, as mutmut knows them."""
+def mutated(what: list[str]) -> list[str]:
+    """The files to break, as mutmut knows them: through the links in src."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mutmut"]
-    return [path for path in settings["only_mutate"] if path.startswith(prefix)]
+    beginnings = tuple(f"src/nemesis/{PARTS.get(name, name)}" for name in what)
+    return [path for path in settings["only_mutate"] if path.startswith(beginnings)]
 
 
 def mutate(paths: list[str], *, jobs: int, again: bool) -> None:

@@ -27,6 +27,7 @@ from nemesis.streams.errors import (
     UndeliverableError,
     WrongCredentialsError,
 )
+from nemesis.streams.permissions import inbox_of
 
 REQUEST_TIMEOUT_S: Final = 5.0
 CONNECT_TIMEOUT_S: Final = 10.0
@@ -73,7 +74,7 @@ class Connection:
         """Publishes and subscriptions that the server did not permit."""
         self.wakes: Final[set[asyncio.Event]] = set()
         """Set whenever the connection is back, for readers that must start over."""
-        self.inbox_prefix: Final = f"_INBOX_{login.user}"
+        self.inbox_prefix: Final = inbox_of(login.user)
         self._replies = ""
         self._ids: Final = NUID()
         self._numbers: Final = count(1)

@@ -79,8 +79,13 @@ def permissions_of(role: str) -> Permissions:
     user = user_of(role)
     kind, _, name = role.partition("/")
     made = _MAKERS[kind](token_of(name) if name else "", name)
-    inbox = (f"_INBOX_{user}.>",) if made.publish else ()
+    inbox = (f"{inbox_of(user)}.>",) if made.publish else ()
     return Permissions(made.publish, (*made.subscribe, *inbox), made.may_answer)
+
+
+def inbox_of(user: str) -> str:
+    """Prefix of a user's inboxes: `_INBOX_node.n012`, so that one subject names all nodes'."""
+    return f"_INBOX_{user.replace('-', '.', 1)}"
 
 
 def standing_roles() -> tuple[str, ...]:
@@ -158,11 +163,14 @@ def _processor(token: str, name: str) -> Permissions:
 
 
 def _actor(token: str, name: str) -> Permissions:
-    # only the job actor talks to agents
-    speaks, hears = (("nemesis.plan.*",), ("nemesis.report.*.>",)) if name == "job" else ((), ())
-    return Permissions(
-        (*_events_of(f"actor:{name}"), *speaks, *reads(STREAM)), hears, may_answer=bool(speaks)
+    # Only the job actor talks to agents. It answers in a node's inbox and nowhere else: who asks
+    # names the subject of the answer, and could name one that is not its own to write.
+    speaks, hears = (
+        (("nemesis.plan.*", f"{inbox_of('node-*')}.>"), ("nemesis.report.*.>",))
+        if name == "job"
+        else ((), ())
     )
+    return Permissions((*_events_of(f"actor:{name}"), *speaks, *reads(STREAM)), hears)
 
 
 def _sim(token: str, name: str) -> Permissions:

@@ -5,19 +5,22 @@ The table here is written by hand from the design, not taken from the code that 
 
 import asyncio
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import nats
 import pytest
 from nats.aio.msg import Msg
 
+from nemesis.actors.job import JobActor
 from nemesis.schemas.errors import BadNameError
+from nemesis.schemas.plans import Hello, Plans, decode_message, encode_message, hello_subject
 from nemesis.schemas.registry import ANY_PROCESSOR, EVENTS, TELEMETRY
 from nemesis.schemas.tokens import token_of
 from nemesis.streams.connection import Connection, Login
 from nemesis.streams.credentials import seed_path
-from nemesis.streams.errors import WrongCredentialsError
-from nemesis.streams.permissions import permissions_of, standing_roles, user_of
+from nemesis.streams.errors import LogUnavailableError, WrongCredentialsError
+from nemesis.streams.permissions import inbox_of, permissions_of, standing_roles, user_of
 from nemesis.streams.server import Server
 from tests.cells import in_cell, until
 
@@ -74,7 +77,8 @@ def publishing() -> dict[str, set[str]]:
             "nemesis.telemetry.n001.new_kind",
             "nemesis.other",
             "anything",
-            "_INBOX_node-n002.abc.1",
+            "_INBOX_processor.healer.abc.1",
+            "_INBOX_reader.abc.1",
             "$JS.API.STREAM.DELETE.NEMESIS",
             "$JS.API.STREAM.PURGE.NEMESIS",
             "$JS.API.STREAM.MSG.DELETE.NEMESIS",
@@ -94,6 +98,7 @@ def publishing() -> dict[str, set[str]]:
         **reading,
         **forbidden,
         "nemesis.plan.n001": {"actor/job"},
+        "_INBOX_node.n002.abc.1": {"actor/job"},
         "nemesis.report.n001.ranks": {"node/n001", "sim"},
         "nemesis.truth.fault": {"sim"},
         "$O.NEMESIS_BLOBS.C.node-n001.abc": {"node/n001", "sim"},
@@ -129,7 +134,7 @@ SUBSCRIBING: dict[str, set[str]] = {
     ">": NOBODY,
     "$JS.API.>": NOBODY,
     "$SYS.>": NOBODY,
-    **{f"_INBOX_{user_of(role)}.abc.*": {role} & LOUD for role in ROLES},
+    **{f"{inbox_of(user_of(role))}.abc.*": {role} & LOUD for role in ROLES},
     "_INBOX.>": NOBODY,
 }
 
@@ -152,7 +157,7 @@ async def refused(server: Server, role: str) -> tuple[set[str], set[str]]:
         server.url,
         nkeys_seed=str(seed_path(server.credentials_folder, role)),
         error_cb=on_error,
-        inbox_prefix=f"_INBOX_{user_of(role)}",
+        inbox_prefix=inbox_of(user_of(role)),
     )
     # what nobody may do comes last: its refusal says that everything before was judged
     for subject in (*publishing(), LAST):
@@ -259,6 +264,38 @@ def test_an_agent_may_answer_a_plan_and_an_actor_a_hello(tmp_path: Path) -> None
         assert (await node.connection.request("nemesis.report.n001.hello")).data == b"plans"
         await node.close()
         await actor.close()
+
+    in_cell(tmp_path, body)
+
+
+@pytest.mark.server
+def test_an_actor_answers_nowhere_but_in_a_nodes_inbox(tmp_path: Path) -> None:
+    """A node that asks says where the answer is to go; the actor must not write there for it."""
+
+    async def body(server: Server) -> None:
+        node, log = await server.connect("node/n001"), await server.connect("actor/job")
+        running = asyncio.create_task(JobActor(log, "a").run())
+        hello = encode_message(Hello(node="n001", boot_id="boot", start_ns=1))
+        subject = hello_subject("n001")
+
+        async def greeted() -> bool:
+            with suppress(LogUnavailableError):
+                answer = await node.connection.request(subject, hello, timeout_s=0.5)
+                return decode_message(Plans, answer.data) == Plans()
+            return False
+
+        await until(greeted, "the actor knows the log")
+        before = (await log.bounds()).last_seq
+        places = ("nemesis.cursor.healer", "nemesis.events.job_ended.llama", "_INBOX_reader.x")
+        for place in places:
+            await node.connection.publish(subject, hello, reply=place)
+        await until(lambda: log.connection.refused_count >= 3, "all three are refused")
+        await until(greeted, "the actor goes on")
+        assert (await log.bounds()).last_seq == before
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await node.close()
+        await log.close()
 
     in_cell(tmp_path, body)
 

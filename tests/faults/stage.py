@@ -126,11 +126,17 @@ class Stage:
                 await proxy.stop()
 
     def signal(self, copy: str, number: signal.Signals) -> None:
-        """Send a signal to a copy that runs."""
+        """Send a signal to a copy that runs, and none to one that has just ended."""
         assert self.supervisor is not None
         pid = self.supervisor.pid(copy)
         if pid is not None:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def ends_count(self, copy: str) -> int:
+        """How often a copy's process ended."""
+        assert self.supervisor is not None
+        return self.supervisor.restart_counts[copy]
 
     def status(self, copy: str) -> list[CopyStatus]:
         """What the copy says of itself, of the versions that are not waiting."""

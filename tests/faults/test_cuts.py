@@ -3,13 +3,14 @@
 import asyncio
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.faults.oracle import recorded, started
 from tests.faults.proxy import POINTS
-from tests.faults.stage import stage
+from tests.faults.stage import Stage, stage
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 REPEATS = int(os.environ.get("NEMESIS_FAULT_REPEATS", "3"))
@@ -24,11 +25,18 @@ def test_a_commit_disturbed_at_any_point_is_in_the_log_once(killed: bool, tmp_pa
                 proxy.on_cut = lambda: here.signal("a", signal.SIGKILL)
             for _ in range(REPEATS):
                 for point in POINTS:
+                    ends = here.ends_count("a")
                     async with asyncio.timeout(60):
                         await proxy.cut_at(point)
+                    if killed:  # the next point is one of its next life
+                        await here.until(partial(_ended_again, here, ends))
             assert proxy.cuts == REPEATS * len(POINTS)
             records = await here.settle()
             assert len(recorded(records, "counting")) > 20
             assert started(records, "processor_diverged") == []
 
     asyncio.run(main())
+
+
+async def _ended_again(here: Stage, before: int) -> bool:
+    return here.ends_count("a") > before

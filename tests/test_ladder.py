@@ -82,6 +82,11 @@ def test_one_replica_cannot_shrink_nor_ask_a_peer() -> None:
     )
 
 
+def test_a_job_may_shrink_to_its_last_rank() -> None:
+    shrink = chosen(fault("gpu.off_bus", 0), view(nodes=("n0", "n1"), ranks_per_node=1))
+    assert (shrink.action, shrink.members) == ("shrink", (1,))
+
+
 def test_a_restart_moves_to_spares_first_and_shrinks_by_what_is_left() -> None:
     wrong = fault("app.stall", 1, 3, silent_nodes=frozenset({"n0", "n1"}))
     restart = chosen(wrong, view(("s0",)))

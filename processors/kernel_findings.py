@@ -307,14 +307,15 @@ def _version(node: str, roots: Sequence[_Rooted], _: Inventory) -> Finding:
 
 
 def _storage(node: str, roots: Sequence[_Rooted], _: Inventory) -> Finding:
-    servers = tuple(sorted({f"storage/{each.clue.message.label}" for each in roots}))
+    servers = sorted({f"storage/{each.clue.message.label}" for each in roots})
+    # one client cannot tell a server that is down from its own way to it
     return Finding(
-        verdict="attributed",
+        verdict="class-only",
         fault_class="storage",
         reason=f"{' and '.join(servers)} does not answer {node}",
         confidence_ppm=800_000,
         level=roots[0].role.level,
-        culprits=servers,
+        missing=("the kernel log of another client of that server", "the server's own log"),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from nemesis.processors.fold import Input
-from nemesis.processors.replicas import world_of
+from nemesis.processors.healer.replicas import world_of
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.done import (
     Attempt,

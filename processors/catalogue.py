@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from nemesis.processors.attribution import Attribution
-from nemesis.processors.healer import Healer
+from nemesis.processors.attribution.attribution import Attribution
+from nemesis.processors.healer.healer import Healer
 from nemesis.processors.intake import Intake
 from nemesis.processors.processor import Processor
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nemesis.processors.attribution import Attribution
+from nemesis.processors.attribution.attribution import Attribution
 from nemesis.schemas import operated
 from nemesis.schemas.channels import GPU_CHANNELS
 from nemesis.schemas.facts import Conclusion, Fact

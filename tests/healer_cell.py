@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from nemesis.processors.fold import Emission, Fold, Input
-from nemesis.processors.healer import Healer
+from nemesis.processors.healer.healer import Healer
 from nemesis.schemas.decided import (
     QuiesceDecided,
     RecoveryDecided,

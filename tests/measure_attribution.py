@@ -10,7 +10,7 @@ from time import perf_counter
 
 import msgspec
 
-from nemesis.processors.attribution import Attribution
+from nemesis.processors.attribution.attribution import Attribution
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.observed import ClockTicked, KernelLineLogged, Observation, SampleTaken
 from tests.attribution_log import START_NS, gpu_block, xid

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nemesis.processors.attribution import Attribution
+from nemesis.processors.attribution.attribution import Attribution
 from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.done import AttemptCompleted
 from nemesis.schemas.errors import MalformedFactError

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemesis.processors.attribution import Attribution
+from nemesis.processors.attribution.attribution import Attribution
 from nemesis.schemas.facts import Fact, encode_conclusion
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.schemas.observed import GroupDigest, OperationSeen

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nemesis.processors.healer_state import PARTS_MAX, SETTLED_MAX
+from nemesis.processors.healer.state import PARTS_MAX, SETTLED_MAX
 from nemesis.schemas.decided import (
     QuiesceDecided,
     RecoveryDecided,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nemesis.processors.healer import Healer
+from nemesis.processors.healer.healer import Healer
 from nemesis.schemas.decided import (
     PolicyRefused,
     QuiesceDecided,

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemesis.processors.fold import Fold, Input
-from nemesis.processors.healer import Healer
-from nemesis.processors.replicas import replica_of
+from nemesis.processors.healer.healer import Healer
+from nemesis.processors.healer.replicas import replica_of
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
 from nemesis.schemas.done import (
     AttemptCompleted,

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from nemesis.processors.healer import Healer
-from nemesis.processors.healer_state import CAUSES_MAX, ENDED_MAX, HealerState
+from nemesis.processors.healer.healer import Healer
+from nemesis.processors.healer.state import CAUSES_MAX, ENDED_MAX, HealerState
 from nemesis.schemas.decided import (
     PolicyRefused,
     QuiesceDecided,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemesis.processors.kernel_messages import KernelMessage, parse
-from nemesis.processors.kernel_rules import role_of
+from nemesis.processors.attribution.kernel_messages import KernelMessage, parse
+from nemesis.processors.attribution.kernel_rules import role_of
 from tests.conftest import ROOT
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from nemesis.processors.ladder import Choice, Fault, JobView, NoRung, choose
-from nemesis.processors.replicas import replica_count, replica_of, world_of
+from nemesis.processors.healer.ladder import Choice, Fault, JobView, NoRung, choose
+from nemesis.processors.healer.replicas import replica_count, replica_of, world_of
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.plans import Placement

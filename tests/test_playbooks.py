@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from nemesis.processors.playbooks import (
+from nemesis.processors.healer.playbooks import (
     LADDER,
     driver_rung,
     job_rungs,

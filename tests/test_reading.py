@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nemesis.processors.attribution import Attribution
+from nemesis.processors.attribution.attribution import Attribution
 from nemesis.replay.capture import gap_cause
 from nemesis.replay.reader import Recording
 from nemesis.replay.slices import matching

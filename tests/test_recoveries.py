@@ -1,7 +1,7 @@
 """Promises about what completed recoveries change: who left, who moved, what is forgotten."""
 
-from nemesis.processors.inventory import Inventory, Seat
-from nemesis.processors.recoveries import DECISIONS_MAX, Recoveries
+from nemesis.processors.attribution.inventory import Inventory, Seat
+from nemesis.processors.attribution.recoveries import DECISIONS_MAX, Recoveries
 from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.observed import GpuDescribed, InventoryReported
 from nemesis.schemas.operated import JobSubmitted

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nemesis.processors.attribution import Attribution
+from nemesis.processors.attribution.attribution import Attribution
 from nemesis.processors.fold import Fold
 from nemesis.replay.versions import VersionNotHereError, latest, maker
 from nemesis.schemas.facts import Record

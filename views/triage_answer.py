@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from nemesis.processors.playbooks import triage_recovery
+from nemesis.processors.healer.playbooks import triage_recovery
 from nemesis.schemas.codes import Action, ComponentKind, FaultClass, Verdict
 from nemesis.schemas.decided import RecoveryDecided, RecoveryWithheld
 from nemesis.schemas.inferred import FaultAttributed

@@ -74,7 +74,7 @@ class Sxid(NamedTuple):
 
 
 def xid_table() -> str:
-    """The text of processors/xid_table.py."""
+    """The text of processors/attribution/xid_table.py."""
     xids = _load("xid_catalog.json")["xids"]
     _agree(xids, _load("oci_xid_catalog.json")["xid_error_catalog"])
     lines = ["XIDS: Final[Mapping[int, Xid]] = {"]
@@ -86,7 +86,7 @@ def xid_table() -> str:
 
 
 def nvlink5_table() -> str:
-    """The text of processors/nvlink5_table.py."""
+    """The text of processors/attribution/nvlink5_table.py."""
     rules = _load("oci_xid_catalog.json")["nvl5_decoding_rules"]
     lines = ["# fmt: off", "NVLINK5_RULES: Final[Mapping[int, tuple[Nvlink5Rule, ...]]] = {"]
     for code in sorted(rules, key=int):
@@ -113,7 +113,7 @@ def nvlink5_table() -> str:
 
 
 def sxid_table() -> str:
-    """The text of processors/sxid_table.py."""
+    """The text of processors/attribution/sxid_table.py."""
     lines = ["SXIDS: Final[Mapping[int, Sxid]] = {"]
     for sxid in sorted(_load("sxid_catalog.json")["sxids"], key=lambda each: each["sxid"]):
         fatal = (str(sxid["potential_fatal"]), str(sxid["always_fatal"]))

@@ -61,7 +61,7 @@ def main() -> None:
     arguments = parser.parse_args()
     failed = seeds(arguments.first_seed, 20 if arguments.quick else 2000)
     failed += real(*((2, 5) if arguments.quick else (50, 200)))
-    failed += mutants(*(["processors/replicas.py"] if arguments.quick else []))
+    failed += mutants(*(["processors/healer/replicas.py"] if arguments.quick else []))
     sys.exit(1 if failed else 0)
 
 

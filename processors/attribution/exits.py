@@ -9,9 +9,15 @@ another, so of those only one that was certainly first is blamed.
 from collections.abc import Sequence
 from typing import Final
 
-from nemesis.processors.findings import PROGRAM_FAULT, RANK_EXITED, UNEXPLAINED, Finding, Proof
-from nemesis.processors.incidents import Exit
-from nemesis.processors.inventory import Inventory
+from nemesis.processors.attribution.findings import (
+    PROGRAM_FAULT,
+    RANK_EXITED,
+    UNEXPLAINED,
+    Finding,
+    Proof,
+)
+from nemesis.processors.attribution.incidents import Exit
+from nemesis.processors.attribution.inventory import Inventory
 from nemesis.schemas import components
 
 SIGABRT: Final = 6  # torch's watchdog ends a process so: "exit -6" (ProcessGroupNCCL.cpp)

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from nemesis.processors.findings import Proof
-from nemesis.processors.incidents import Silence
-from nemesis.processors.inventory import Inventory
+from nemesis.processors.attribution.findings import Proof
+from nemesis.processors.attribution.incidents import Silence
+from nemesis.processors.attribution.inventory import Inventory
 from nemesis.schemas.facts import Fact
 
 SECOND_NS: Final = 1_000_000_000

@@ -8,7 +8,7 @@ symptoms have none. Not here: what messages of one node prove together (kernel_f
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from nemesis.processors.findings import (
+from nemesis.processors.attribution.findings import (
     DRIVER_HUNG,
     HOST_MEMORY,
     MEMORY_CONTAINED,
@@ -24,10 +24,10 @@ from nemesis.processors.findings import (
     UNEXPLAINED,
     VERSION_DIFFERS,
 )
-from nemesis.processors.kernel_messages import KernelMessage, Kind
-from nemesis.processors.nvlink5_table import ANY_STATUS, NVLINK5_RULES
-from nemesis.processors.sxid_table import SXIDS
-from nemesis.processors.xid_table import XIDS
+from nemesis.processors.attribution.kernel_messages import KernelMessage, Kind
+from nemesis.processors.attribution.nvlink5_table import ANY_STATUS, NVLINK5_RULES
+from nemesis.processors.attribution.sxid_table import SXIDS
+from nemesis.processors.attribution.xid_table import XIDS
 from nemesis.schemas.codes import FaultClass, Signature
 
 

@@ -11,17 +11,17 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from nemesis.processors.findings import (
+from nemesis.processors.attribution.findings import (
     NVLINK_FATAL,
     OUT_OF_MEMORY,
     UNEXPLAINED,
     Finding,
     Proof,
 )
-from nemesis.processors.incidents import Clue
-from nemesis.processors.inventory import Inventory
-from nemesis.processors.kernel_messages import KernelMessage
-from nemesis.processors.kernel_rules import (
+from nemesis.processors.attribution.incidents import Clue
+from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.kernel_messages import KernelMessage
+from nemesis.processors.attribution.kernel_rules import (
     CONTAINED_XID,
     LINK_EVENT_XID,
     NVLINK5_XIDS,

@@ -4,16 +4,16 @@ Each function says at most one decision and marks it as not read back; what it m
 only when it is read from the log. The phases are in healer.py.
 """
 
-from nemesis.processors import limits
-from nemesis.processors.healer_facts import hold, is_paused, recovery, withhold
-from nemesis.processors.healer_state import (
+from nemesis.processors.healer import limits
+from nemesis.processors.healer.facts import hold, is_paused, recovery, withhold
+from nemesis.processors.healer.ladder import Choice, Fault, JobView, NoRung, choose
+from nemesis.processors.healer.state import (
     HealerState,
     JobState,
     Pending,
     ranks_of,
 )
-from nemesis.processors.healer_verdicts import fault_of, outgrown, rungs_of, settle
-from nemesis.processors.ladder import Choice, Fault, JobView, NoRung, choose
+from nemesis.processors.healer.verdicts import fault_of, outgrown, rungs_of, settle
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.done import Attempt, AttemptCompleted, AttemptFailed, AttemptStarted
 from nemesis.schemas.facts import Conclusion, Fact

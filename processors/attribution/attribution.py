@@ -15,19 +15,25 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from nemesis.processors.counters import Counters
-from nemesis.processors.exits import is_own_death, signal_of
-from nemesis.processors.findings import MEMORY_LOST, OFF_BUS, RANK_EXITED, Proof
-from nemesis.processors.holdback import Held, HoldBack, Surroundings
-from nemesis.processors.incidents import Clue, Exit, Incident, Support
-from nemesis.processors.inventory import Inventory
-from nemesis.processors.kernel_messages import KernelMessage, parse
-from nemesis.processors.kernel_rules import DOUBLE_BIT_XID, role_of
-from nemesis.processors.open_incidents import HOLD_NS, JOIN_NS, QUIET_NS, SECOND_NS, Incidents
-from nemesis.processors.recorders import STALL_NS, Recorders
-from nemesis.processors.recoveries import Recoveries
-from nemesis.processors.silences import Hearing
-from nemesis.processors.verdicts import verdict_of
+from nemesis.processors.attribution.counters import Counters
+from nemesis.processors.attribution.exits import is_own_death, signal_of
+from nemesis.processors.attribution.findings import MEMORY_LOST, OFF_BUS, RANK_EXITED, Proof
+from nemesis.processors.attribution.holdback import Held, HoldBack, Surroundings
+from nemesis.processors.attribution.incidents import Clue, Exit, Incident, Support
+from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.kernel_messages import KernelMessage, parse
+from nemesis.processors.attribution.kernel_rules import DOUBLE_BIT_XID, role_of
+from nemesis.processors.attribution.open_incidents import (
+    HOLD_NS,
+    JOIN_NS,
+    QUIET_NS,
+    SECOND_NS,
+    Incidents,
+)
+from nemesis.processors.attribution.recorders import STALL_NS, Recorders
+from nemesis.processors.attribution.recoveries import Recoveries
+from nemesis.processors.attribution.silences import Hearing
+from nemesis.processors.attribution.verdicts import verdict_of
 from nemesis.schemas import components
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Conclusion, Fact

@@ -7,7 +7,9 @@ ranks of all of them, the rung of the gravest.
 
 from typing import Final
 
-from nemesis.processors.healer_state import (
+from nemesis.processors.healer.ladder import Fault
+from nemesis.processors.healer.playbooks import RANK_OF, job_rungs
+from nemesis.processors.healer.state import (
     SETTLED_MAX,
     VERDICTS_MAX,
     HealerState,
@@ -15,8 +17,6 @@ from nemesis.processors.healer_state import (
     Verdict,
     bounded,
 )
-from nemesis.processors.ladder import Fault
-from nemesis.processors.playbooks import RANK_OF, job_rungs
 from nemesis.schemas.codes import Action
 from nemesis.schemas.components import node_of
 from nemesis.schemas.facts import Fact

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from nemesis.processors.playbooks import job_rungs
-from nemesis.processors.replicas import replica_of, replicas_of
+from nemesis.processors.healer.playbooks import job_rungs
+from nemesis.processors.healer.replicas import replica_of, replicas_of
 from nemesis.schemas.codes import Action, FaultClass, Signature
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.plans import Placement, StateSource

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from nemesis.processors.collectives import judge_collectives
-from nemesis.processors.findings import Finding
-from nemesis.processors.inventory import Inventory
-from nemesis.processors.wait_graph import Seen
+from nemesis.processors.attribution.collectives import judge_collectives
+from nemesis.processors.attribution.findings import Finding
+from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.wait_graph import Seen
 from nemesis.schemas.facts import Fact
 
 SECOND_NS: Final = 1_000_000_000

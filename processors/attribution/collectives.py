@@ -13,10 +13,16 @@ from typing import Final
 
 import networkx as nx
 
-from nemesis.processors.arrivals import late_rank, not_started, order_breaker
-from nemesis.processors.findings import RANK_LATE, RANK_STUCK, UNEXPLAINED, Finding, Proof
-from nemesis.processors.moments import Progress, progress_of
-from nemesis.processors.wait_graph import (
+from nemesis.processors.attribution.arrivals import late_rank, not_started, order_breaker
+from nemesis.processors.attribution.findings import (
+    RANK_LATE,
+    RANK_STUCK,
+    UNEXPLAINED,
+    Finding,
+    Proof,
+)
+from nemesis.processors.attribution.moments import Progress, progress_of
+from nemesis.processors.attribution.wait_graph import (
     Group,
     Hub,
     Seen,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from nemesis.processors.inventory import Inventory
+from nemesis.processors.attribution.inventory import Inventory
 from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.rank_ranges import parse_ranks
 

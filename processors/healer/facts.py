@@ -5,9 +5,9 @@ Saying a decision takes a number and marks it as not read back; nothing else cha
 
 from collections.abc import Collection
 
-from nemesis.processors.healer_state import PARTS_MAX, HealerState, JobState, bounded, ranks_of
-from nemesis.processors.ladder import Choice, Fault
-from nemesis.processors.playbooks import RANK_OF, triage_recovery
+from nemesis.processors.healer.ladder import Choice, Fault
+from nemesis.processors.healer.playbooks import RANK_OF, triage_recovery
+from nemesis.processors.healer.state import PARTS_MAX, HealerState, JobState, bounded, ranks_of
 from nemesis.schemas.codes import Action
 from nemesis.schemas.components import node_of
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld

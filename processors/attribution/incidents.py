@@ -5,9 +5,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from nemesis.processors.findings import Finding, Proof
-from nemesis.processors.inventory import Inventory
-from nemesis.processors.kernel_messages import KernelMessage
+from nemesis.processors.attribution.findings import Finding, Proof
+from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.kernel_messages import KernelMessage
 
 CLUES_MAX: Final = 64  # kernel messages kept of one incident; equal ones count once
 SUPPORTS_MAX: Final = 8

@@ -9,7 +9,7 @@ on in between. Recorders that say themselves that they were read earlier are no 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from nemesis.processors.wait_graph import Group, Seen, enqueued, pending
+from nemesis.processors.attribution.wait_graph import Group, Seen, enqueued, pending
 from nemesis.schemas.observed import GroupDigest
 
 # a root may be done with these before the others have called them (NCCL user guide, Collective

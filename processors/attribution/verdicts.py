@@ -8,8 +8,8 @@ same component becomes evidence, everything else they touch is a victim.
 from collections.abc import Sequence
 from typing import Final
 
-from nemesis.processors.exits import judge_exits
-from nemesis.processors.findings import (
+from nemesis.processors.attribution.exits import judge_exits
+from nemesis.processors.attribution.findings import (
     NODE_SILENT,
     OUT_OF_MEMORY,
     RANK_EXITED,
@@ -18,9 +18,9 @@ from nemesis.processors.findings import (
     Finding,
     Proof,
 )
-from nemesis.processors.incidents import Incident, Silence
-from nemesis.processors.inventory import Inventory
-from nemesis.processors.kernel_findings import judge_kernel
+from nemesis.processors.attribution.incidents import Incident, Silence
+from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.kernel_findings import judge_kernel
 from nemesis.schemas import components
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed
 

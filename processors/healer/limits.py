@@ -4,8 +4,8 @@ Each limit has a name; a recovery that would exceed one is withheld under that n
 breaker_reset of that name lets it go.
 """
 
-from nemesis.processors.healer_state import HealerState, JobState
-from nemesis.processors.ladder import Choice
+from nemesis.processors.healer.ladder import Choice
+from nemesis.processors.healer.state import HealerState, JobState
 from nemesis.schemas.policy import Policy
 
 

@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-from nemesis.processors.exits import is_own_death
-from nemesis.processors.findings import PROGRAM_FAULT
-from nemesis.processors.incidents import Clue, Exit, Incident
-from nemesis.processors.inventory import Inventory
-from nemesis.processors.kernel_rules import role_of
+from nemesis.processors.attribution.exits import is_own_death
+from nemesis.processors.attribution.findings import PROGRAM_FAULT
+from nemesis.processors.attribution.incidents import Clue, Exit, Incident
+from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.kernel_rules import role_of
 
 SECOND_NS: Final = 1_000_000_000
 # A dying GPU prints for a second or two: 48 to 154 within one (NVIDIA/gpu-operator#1146)

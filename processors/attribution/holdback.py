@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from nemesis.processors.incidents import Clue, Exit
+from nemesis.processors.attribution.incidents import Clue, Exit
 
 KEPT_MAX: Final = 32  # messages of one node; a root and what it printed before fit many times
 KEPT_NS: Final = 60_000_000_000

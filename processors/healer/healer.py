@@ -28,7 +28,7 @@ follows the log and not what this copy believes to have said.
 * when it is read back, and unless it was void: then the same is concluded again.
 
 This file takes facts in and keeps what is known of each job; what follows from it is said by
-healer_decisions.py, which rung by ladder.py, how much of it by limits.py; actors/ carry it out.
+decisions.py, which rung by ladder.py, how much of it by limits.py; actors/ carry it out.
 The order hold, abort, regroup follows torchft's and NCCL's published experience with shrinking:
 survivors must be told, they do not notice by themselves (github.com/pytorch/pytorch/issues/194679).
 """
@@ -38,10 +38,10 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
-from nemesis.processors import healer_decisions as decisions
-from nemesis.processors import limits
-from nemesis.processors.healer_facts import on_part
-from nemesis.processors.healer_state import (
+from nemesis.processors.healer import decisions, limits
+from nemesis.processors.healer.facts import on_part
+from nemesis.processors.healer.replicas import world_of
+from nemesis.processors.healer.state import (
     CAUSES_MAX,
     ENDED_MAX,
     HealerState,
@@ -49,8 +49,7 @@ from nemesis.processors.healer_state import (
     ranks_of,
     submitted_state,
 )
-from nemesis.processors.healer_verdicts import is_news, keep, read_verdict
-from nemesis.processors.replicas import world_of
+from nemesis.processors.healer.verdicts import is_news, keep, read_verdict
 from nemesis.schemas.decided import (
     PolicyRefused,
     QuiesceDecided,

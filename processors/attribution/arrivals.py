@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from nemesis.processors.wait_graph import Group, Seen, pending
+from nemesis.processors.attribution.wait_graph import Group, Seen, pending
 
 LATE_NS_MIN: Final = 50_000_000  # healthy gloo ranks on one busy host scatter by 11 ms
 LATE_SHARE_PPM: Final = 50_000  # of a step: a straggler that costs less is not worth a name

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from nemesis.processors.ladder import JobView
-from nemesis.processors.replicas import world_of
+from nemesis.processors.healer.ladder import JobView
+from nemesis.processors.healer.replicas import world_of
 from nemesis.schemas.codes import Action, FaultClass, Signature
 from nemesis.schemas.decided import Mode
 from nemesis.schemas.errors import BadNameError

@@ -1,0 +1,1 @@
+"""What is the smallest safe recovery, and may it be done: one file a question."""

@@ -5,7 +5,6 @@ cell is empty at each start, and its policy acts: nothing real can be hurt.
 """
 
 import asyncio
-import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -27,9 +26,8 @@ from nemesis.sim.simulation import Simulation
 from nemesis.sim.stage import Stage
 from nemesis.sim.watcher import EVENTS_SUBJECT, Emit, Watcher, fact_of
 from nemesis.streams import keeper, ticker
-from nemesis.streams.errors import ServerRunningError
 from nemesis.streams.log import Log
-from nemesis.streams.server import Server, running, state_folder
+from nemesis.streams.server import Server
 from nemesis.streams.supervisor import Supervisor
 
 CELL: Final = "demo"
@@ -118,16 +116,8 @@ async def running_cell(
 
 def _server(options: Options) -> Server:
     """A server on an empty store."""
-    folder = state_folder(options.cell)
-    other = running(folder)
-    if other is not None:
-        raise ServerRunningError(
-            f"cell {options.cell!r} already runs: {other.url}, pid {other.pid}",
-            hint=f"end it, or look at it: --server {other.url}",
-        )
-    shutil.rmtree(folder, ignore_errors=True)
     roles = [f"node/{node}" for node in options.cluster.node_names]
-    return Server(options.cell, folder=folder, roles=roles)
+    return Server(options.cell, roles=roles, empty=True)
 
 
 async def _set_up(options: Options, server: Server) -> None:

@@ -47,6 +47,7 @@ START_TIMEOUT_S: Final = 30.0  # a store of some GB is scanned after a kill: 1.4
 STOP_TIMEOUT_S: Final = 10.0
 MAX_PAYLOAD_BYTES: Final = 2**20
 ANY_PORT: Final = -1
+_LOCK: Final = "server.lock"  # what makes a folder a cell's
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +69,7 @@ def state_folder(cell: str) -> Path:
 def running(folder: Path) -> ServerInfo | None:
     """The server that holds the store in this folder now, or None."""
     try:
-        descriptor = os.open(folder / "server.lock", os.O_RDONLY)
+        descriptor = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as file:
@@ -91,13 +92,16 @@ class Server:
         port: int = ANY_PORT,
         roles: Iterable[str] = (),
         limits: Limits | None = None,
+        empty: bool = False,
     ) -> None:
+        """`empty`: begin without anything that an earlier server of the cell left."""
         self.cell: Final = cell
         self.folder: Final = folder or state_folder(cell)
         self.port = port
         self.provisioned = Provisioned((), ())
         self._roles: Final = [*standing_roles(), *roles]
         self._limits: Final = limits or Limits()
+        self._empty: Final = empty
         self._process: subprocess.Popen[bytes] | None = None
         self._changing: Final = asyncio.Lock()
         self._revival: asyncio.Task[None] | None = None
@@ -146,6 +150,7 @@ class Server:
         self._make_folder()
         self._take_lock()
         try:
+            self._fill_folder()
             await self._launch()
             async with await self.connect("admin") as log:
                 self.provisioned = await provision(log.connection, self._limits)
@@ -201,16 +206,35 @@ class Server:
     def _make_folder(self) -> None:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            names = {path.name for path in self.folder.iterdir()}
+            if _LOCK not in names and names - {self.credentials_folder.name}:
+                raise StateFolderError(
+                    f"{self.folder} holds something else than a cell; nothing was changed",
+                    hint="set NEMESIS_STATE_DIR to a folder of its own",
+                )
             self.folder.chmod(0o700)
+        except OSError as error:
+            raise _folder_error(self.folder, error) from error
+
+    def _fill_folder(self) -> None:
+        """Make what is missing; the store is ours."""
+        try:
+            for left_over in self.folder.iterdir() if self._empty else ():
+                if left_over.name == _LOCK:
+                    continue
+                if left_over.is_dir() and not left_over.is_symlink():
+                    shutil.rmtree(left_over)
+                else:
+                    left_over.unlink()
             for name in ("store", "run"):
                 (self.folder / name).mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise _folder_error(self.folder, error) from error
 
     def _take_lock(self) -> None:
-        path = self.folder / "server.lock"
+        path = self.folder / _LOCK
         try:
-            self._lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise _folder_error(self.folder, error) from error
         try:

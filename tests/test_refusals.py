@@ -200,6 +200,7 @@ def test_a_server_that_ignores_its_end_is_killed(
         server = Server("test", folder=tmp_path / "cell")
         server._make_folder()
         server._take_lock()
+        server._fill_folder()
         launching = asyncio.ensure_future(server._launch())
         await until(lambda: server.pid is not None, "the program runs")
         pid = server.pid

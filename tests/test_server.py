@@ -367,3 +367,51 @@ def test_a_broken_seed_is_named(tmp_path: Path) -> None:
     (folder / "ticker.nk").write_text("garbage")
     with pytest.raises(Exception, match=r"not a seed: .*ticker\.nk"):
         asyncio.run(Server("test", folder=tmp_path / "cell").start())
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    folder.mkdir(mode=0o755)
+    (folder / "thesis.tex").write_text("years of work")
+    with pytest.raises(StateFolderError, match="something else than a cell; nothing was changed"):
+        asyncio.run(Server("demo", folder=folder, empty=True).start())
+    assert [path.name for path in folder.iterdir()] == ["thesis.tex"]
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_server_that_begins_empty_removes_what_was_left_and_follows_no_link(
+    tmp_path: Path,
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_text("kept")
+
+    async def run() -> None:
+        folder = tmp_path / "cell"
+        async with Server("test", folder=folder) as server, await server.connect("operator") as log:
+            await log.publish("nemesis.events.note_added.x", b"old")
+        (folder / "agents").mkdir()
+        (folder / "agents" / "plan.json").write_text("{}")
+        (folder / "link").symlink_to(elsewhere)
+        async with Server("test", folder=folder, empty=True) as server:
+            assert not (folder / "agents").exists()
+            assert not (folder / "link").exists()
+            other = Server("test", folder=folder, empty=True)
+            with pytest.raises(ServerRunningError):
+                await other.start()
+            async with await server.connect("operator") as log:  # the second took nothing away
+                assert (await log.bounds()).last_seq == 0
+
+    asyncio.run(run())
+    assert (elsewhere / "kept").read_text() == "kept"
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "cell"
+    folder.mkdir()
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (folder / "server.lock").symlink_to(victim)
+    with pytest.raises(StateFolderError):
+        asyncio.run(Server("test", folder=folder).start())
+    assert victim.read_text() == "mine"

@@ -1,4 +1,4 @@
-"""Make the tables of Xids, SXids and NVLink5 errors in processors/ from the catalogues here.
+"""Make the tables of Xids, SXids and NVLink5 errors in processors/attribution/ from the catalogues here.
 
 Run `python data/xid/make_tables.py` after a change of a catalogue; `--check` says by its exit
 status whether the tables are up to date.
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 HERE: Final = Path(__file__).resolve().parent
-PROCESSORS: Final = HERE.parent.parent / "processors"
+PROCESSORS: Final = HERE.parent.parent / "processors" / "attribution"
 WIDTH: Final = 100
 
 XID_HEAD: Final = '''"""NVIDIA's Xid codes. Made by data/xid/make_tables.py; edit the catalogue."""

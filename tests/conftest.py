@@ -1,10 +1,17 @@
 """What tests share: the public data beside the checkout, and a home of their own."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+
+
+def pytest_configure() -> None:
+    """A shell starts what it puts in the background deaf to Ctrl-C, and children inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ Emit = Callable[[list[Line]], None]
 
 EVENTS_SUBJECT: Final = "nemesis.events.>"
 SETTLE_NS: Final = 3_000_000_000  # simulated: a few steps of the new epoch, a last revision
-PATIENCE_NS: Final = 45_000_000_000  # simulated: longer than any recovery here may take
+PATIENCE_NS: Final = 45_000_000_000  # simulated, real where time passes faster: NEMESIS is real
 LOOK_S: Final = 0.05
 
 
@@ -52,7 +52,7 @@ class Watcher:
                 self._emit(self._show.fact(fact, measured_ms=self._measured_ms(fact, record)))
 
     async def until_over(self, simulation: Simulation, *, duration_ns: int = 0) -> None:
-        """Wait until the job goes on after the last fault, or does not within PATIENCE_NS.
+        """Wait until the job goes on after the last fault, or does not for PATIENCE_NS.
 
         `duration_ns`: wait for exactly so long instead.
         """
@@ -67,7 +67,7 @@ class Watcher:
             elif resumed_ns is not None:
                 over_ns = resumed_ns + SETTLE_NS
             else:
-                over_ns = last_onset_ns + PATIENCE_NS
+                over_ns = last_onset_ns + round(PATIENCE_NS * max(1.0, self._clock.speed))
             if passed_ns >= over_ns:
                 return
             await asyncio.sleep(LOOK_S)

@@ -125,8 +125,12 @@ def test_the_story_names_fault_verdict_decision_shrink_and_score(tmp_path: Path)
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    labels = [line.split()[1] for line in done.stdout.splitlines() if line[:2].isdigit()]
-    order = list(dict.fromkeys(labels))
+    told = [line.split(maxsplit=2)[1:] for line in done.stdout.splitlines() if line[:2].isdigit()]
+    # survivors of a dead rank are held at once, whether the verdict is there yet or not
+    (held,) = [at for at, (label, text) in enumerate(told) if text.startswith("hold llama")]
+    assert told.pop(held)[0] == "DECISION"
+    assert held < [label for label, _ in told].index("SHRINK")
+    order = list(dict.fromkeys(label for label, _ in told))
     assert order[:4] == ["LEDGER", "VERDICT", "DECISION", "SHRINK"]
     assert "SCORE" in done.stdout
     assert "NEMESIS cannot see this line" in done.stdout

@@ -100,8 +100,9 @@ class Cell:
                     node, CollectiveRecorded, "n1", job="llama", rank=0, dump_sha256=dump
                 )
         last = (await reader.bounds()).last_seq
+        started = "nemesis.events.processor_started.attribution"
         deadline = time.monotonic() + PATIENCE_S
-        while runner.lanes[0].position.in_seq < last:
+        while runner.lanes[0].position.in_seq < last or await reader.last(started) is None:
             assert time.monotonic() < deadline, runner.status()
             await asyncio.sleep(0.02)
         name = ""

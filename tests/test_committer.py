@@ -370,6 +370,24 @@ def test_refusals_count_only_while_nothing_else_happens() -> None:
             await copy.committer.flush()
         assert copy.committer.commits_count == 3
         assert copy.committer.refused_count == 3 * CONTRADICTIONS_MAX
+        assert copy.times[:3] == [0, RETRY_S, 2 * RETRY_S]
+
+    play(story, runs=False)
+
+
+def test_a_position_that_moved_explains_the_refusals_before_it() -> None:
+    async def story(copy: Copy) -> None:
+        copy.desk.log.append(*prefilled())
+        copy.outbox.position = Position(cursor_seq=2, version=1)
+        copy.step(3)
+        copy.desk.errors = [PositionMovedError("no")] * (2 * CONTRADICTIONS_MAX + 1)
+        flushing = asyncio.ensure_future(copy.committer.flush())
+        await asyncio.sleep((CONTRADICTIONS_MAX - 0.5) * RETRY_S)
+        assert copy.committer.refused_count == CONTRADICTIONS_MAX
+        moved = ProcessorAdvanced(in_seq=2, log_time_ns=0, version=1)
+        copy.desk.log.append(Message(subject=CURSOR, payload=encode(moved)))
+        await flushing
+        assert copy.committer.commits_count == 1
 
     play(story, runs=False)
 
@@ -405,9 +423,9 @@ def test_a_conclusion_that_the_log_refuses_is_isolated_and_replaced() -> None:
 def test_after_a_refusal_batches_grow_again_as_they_are_taken() -> None:
     async def story(copy: Copy) -> None:
         copy.desk.errors = [UndeliverableError("too much")]
-        copy.step(1, 8)
+        copy.step(1, 9)
         await copy.committer.flush()
-        assert copy.sizes == [9, 5, 5]
+        assert copy.sizes == [10, 5, 6]
         assert copy.outbox.conclusions_max == 16
         for seq in range(2, 12):
             copy.step(seq)
@@ -434,6 +452,18 @@ def test_a_position_that_the_log_refuses_ends_the_copy() -> None:
         copy.step(1, 0)
         with pytest.raises(UndeliverableError, match="not yours"):
             await copy.committer.flush()
+
+    play(story, runs=False)
+
+
+def test_a_state_that_the_log_refuses_ends_the_copy_and_blames_no_conclusion() -> None:
+    async def story(copy: Copy) -> None:
+        copy.outbox.add_state(1, 1, b"state")
+        copy.step(2)
+        copy.desk.errors = [UndeliverableError("not yours")]
+        with pytest.raises(UndeliverableError, match="not yours"):
+            await copy.committer.flush()
+        assert copy.refused == []
 
     play(story, runs=False)
 

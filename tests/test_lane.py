@@ -324,7 +324,6 @@ def test_inputs_that_expired_are_told_once_before_the_next_conclusion(tmp_path: 
     async def story(it: Story) -> None:
         lane = await answering(it)
         read_seq = lane.read_seq
-        lane.lost(1, read_seq)
         lane.lost(read_seq, read_seq + 2)
         lane.lost(read_seq + 3, read_seq + 4)
         record = Record(read_seq + 5, *_telemetry(1))
@@ -344,6 +343,16 @@ def test_inputs_that_expired_are_told_once_before_the_next_conclusion(tmp_path: 
 def _telemetry(n: int) -> tuple[str, int, bytes]:
     message = traffic.line(n, "ok")
     return message.subject, 0, message.payload
+
+
+def test_inputs_that_were_stepped_before_they_expired_are_not_lost(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        lane = await answering(it)
+        lane.lost(1, lane.read_seq)
+        feed(lane, it.write(traffic.tick(1)))
+        assert len(lane.committer.outbox) == 0
+
+    play(tmp_path, story)
 
 
 def test_before_a_first_position_nothing_can_be_lost(tmp_path: Path) -> None:
@@ -383,6 +392,23 @@ def test_a_state_is_taken_every_period_and_not_before_a_position(tmp_path: Path)
         waiting = await it.begun(Counting())
         await asyncio.sleep(20)
         assert waiting.position != Position()
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(("taken", "count"), [(True, 0), (False, 1)])
+def test_a_state_that_another_copy_took_starts_the_period_anew(
+    tmp_path: Path, taken: bool, count: int
+) -> None:
+    async def story(it: Story) -> None:
+        lane = await answering(it)
+        await asyncio.sleep(9)
+        in_seq = lane.read_seq
+        fact = ProcessorAdvanced(in_seq=in_seq, log_time_ns=0, version=1, snapshot=taken)
+        feed(lane, it.write(Message(subject=CURSOR, payload=encode(fact))))
+        await asyncio.sleep(2)
+        feed(lane, it.write(traffic.tick(1)))
+        assert len(lane.committer.outbox) == count
 
     play(tmp_path, story)
 

@@ -73,6 +73,14 @@ async def watched(watch: Watch, seconds: float) -> None:
         return
 
 
+def test_a_watch_knows_of_no_log_at_first() -> None:
+    async def main() -> None:
+        watch = Watch([Counted(filled())])
+        assert (watch.last_seq, watch.read_seq, watch.clock_silent) == (0, 0, False)
+
+    run(main())
+
+
 def test_an_unbroken_connection_needs_no_question() -> None:
     async def story(log: MemoryLog, client: Counted, watch: Watch) -> None:
         log.append(traffic.line(6, "ok"))

@@ -1,4 +1,4 @@
-"""Make the tables of Xids, SXids and NVLink5 errors in processors/attribution/ from the catalogues here.
+"""Make the tables of Xid, SXid and NVLink5 errors of processors/attribution/ from the catalogues.
 
 Run `python data/xid/make_tables.py` after a change of a catalogue; `--check` says by its exit
 status whether the tables are up to date.

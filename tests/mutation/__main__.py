@@ -17,7 +17,7 @@ from tests.mutation import survivors
 
 ROOT = Path(__file__).parent.parent.parent
 WORK = ROOT / "mutants"
-PARTS = {"healer": "processors/", "runner": "streams/"}
+PARTS = {"healer": "processors/healer/", "runner": "streams/"}
 
 
 def main() -> int:

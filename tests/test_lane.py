@@ -270,6 +270,21 @@ def test_an_input_that_went_through_after_all_is_no_longer_counted(tmp_path: Pat
     play(tmp_path, story)
 
 
+def test_other_inputs_that_go_through_neither_count_nor_forget_a_death(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        await answering(it)
+        items = it.write(traffic.line(1, "fault"), traffic.line(2, "crash"))
+        it.opened[0].enter(items[1].record.seq)
+        it.end()
+        lane = await it.begun()
+        lane.feed(items[0])
+        it.end()
+        await it.begun()
+        assert it.opened[0].seq == items[1].record.seq
+
+    play(tmp_path, story)
+
+
 def test_another_version_in_the_log_makes_it_wait(tmp_path: Path) -> None:
     async def story(it: Story) -> None:
         it.write(*active(), cursor(2, version=2))

@@ -7,6 +7,7 @@ membership that only some were told stalls as well. Completion is atomic: the su
 stand at one common step. Durations are modelled, and everything made from them is "simulated".
 """
 
+from bisect import insort
 from collections.abc import Iterable
 from random import Random
 from typing import Final
@@ -65,6 +66,9 @@ class Job:
             for node in cluster.job_nodes
             for number in cluster.ranks_of(node)
         }
+        self._on_node: Final[dict[str, list[Rank]]] = {}
+        for rank in self.ranks.values():
+            self._on_node.setdefault(rank.node, []).append(rank)
         self.history: Final[list[StepDone]] = []
         self.restarts_count = 0
         """Processes that were started anew."""
@@ -88,7 +92,7 @@ class Job:
 
     def on_node(self, node: str) -> list[Rank]:
         """The ranks whose processes run, or ran last, on a node."""
-        return [rank for rank in self.ranks.values() if rank.node == node]
+        return list(self._on_node.get(node, ()))
 
     def stick(self, number: int) -> None:
         """The rank never arrives at a collective again."""
@@ -137,7 +141,9 @@ class Job:
     ) -> None:
         """Start a rank's process anew at a step, with the state of a peer or a checkpoint."""
         rank = self.ranks[number]
+        self._on_node[rank.node].remove(rank)
         rank.node = node
+        insort(self._on_node.setdefault(node, []), rank, key=lambda each: each.number)
         rank.stage, rank.epoch, rank.members = "starting", epoch, frozenset(members)
         rank.step, rank.completed_count, rank.arrivals = step, 0, []
         rank.returncode = None
@@ -163,6 +169,7 @@ class Job:
 
     def _due(self, now_ns: int) -> tuple[list[Rank], int] | None:
         """The earliest collective that completes by now: its ranks and when."""
+        arrived_ns = now_ns - self._model.allreduce_ms * MS
         seen: set[tuple[int, frozenset[int]]] = set()
         best: tuple[list[Rank], int] | None = None
         for rank in self.ranks.values():
@@ -170,6 +177,8 @@ class Job:
             if rank.stage != "running" or key in seen:
                 continue
             seen.add(key)
+            if any(self.ranks[number].ready_ns > arrived_ns for number in rank.members):
+                continue
             group = [self.ranks[number] for number in sorted(rank.members)]
             together = all(
                 each.stage == "running"
@@ -181,7 +190,7 @@ class Job:
             if not together:
                 continue
             at_ns = max(each.ready_ns for each in group) + self._model.allreduce_ms * MS
-            if at_ns <= now_ns and (best is None or at_ns < best[1]):
+            if best is None or at_ns < best[1]:
                 best = group, at_ns
         return best
 

@@ -12,8 +12,9 @@ from nemesis.schemas.channels import ABSENT
 from nemesis.schemas.facts import Record, encode_observation
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed
 from nemesis.schemas.observed import SampleTaken
-from nemesis.views.incidents import Incident, Incidents, NoIncidentError, found
+from nemesis.views.incidents import Incident, Incidents, NoIncidentError, first_seen, found
 from nemesis.views.shown import as_document, event_line, sample_blocks, telemetry_line
+from nemesis.views.stories import as_document as incident_document
 from nemesis.views.stories import headline, story, verdict_text
 from tests.replay_logs import START_NS, Log
 
@@ -45,11 +46,12 @@ def attempt(struct: type[done.Attempt]) -> done.Attempt:
 
 
 def of(*facts: msgspec.Struct) -> Incident:
-    """The one incident in a log of these facts."""
+    """The one incident in a log of these facts, a second apart, whatever they say of the time."""
     log = Log()
     log.kernel()
     for number, data in enumerate(facts):
         log.event(data, key=f"k{number}")
+        log.second += 1
     (incident,) = Incidents(log.records).by_id.values()
     return incident
 
@@ -103,7 +105,10 @@ def test_the_story_tells_verdict_evidence_innocents_and_each_deed_with_its_time(
         "outcome  vetoed",
     ]
     assert lines[8] == "job      llama"
-    deeds = "\n".join(lines[10:])
+    assert (
+        lines[10] == "from 2023-11-14T22:13:20.000Z, by the time at which the server stored each:"
+    )
+    deeds = "\n".join(lines[11:])
     assert "   +0.000 s         2 fault_attributed       the GPU is gone" in deeds
     assert "   +1.000 s         3 quiesce_decided        hold llama in epoch 0 (act): wait" in deeds
     assert "shrink on job/llama (act): a rank is lost" in deeds
@@ -111,6 +116,40 @@ def test_the_story_tells_verdict_evidence_innocents_and_each_deed_with_its_time(
     assert "drain_node on node/n1 withheld by nodes_out_max: too many" in deeds
     assert "bob: not now" in deeds
     assert "al: swap it" in deeds
+
+
+def test_effect_never_comes_before_cause_though_conclusions_carry_whole_ticks() -> None:
+    log = Log()
+    log.kernel()
+    log.records[-1] = msgspec.structs.replace(log.records[-1], stored_ns=START_NS + 200_000_000)
+    said = [verdict(at_ns=START_NS), recovery(at_ns=START_NS), attempt(done.AttemptCompleted)]
+    for number, data in enumerate(said):
+        seq = log.event(data, key=f"k{number}")
+        stored_ns = START_NS + 300_000_000 * (number + 1)
+        log.records[seq - 1] = msgspec.structs.replace(log.records[seq - 1], stored_ns=stored_ns)
+    (incident,) = Incidents(log.records).by_id.values()
+    assert incident.duration_ns == 600_000_000
+    incident.first_seen = first_seen(log.records[0])
+    times = [line.split(" s ")[0].strip() for line in story(incident) if " s  " in line]
+    assert times == ["+0.000", "+0.300", "+0.600", "+0.900"]
+    document = incident_document(incident)
+    assert (document["began_ns"], document["duration_ns"]) == (START_NS, 900_000_000)
+    assert [each["log_time_ns"] - START_NS for each in document["events"]] == [0, 0, 2 * 10**9]
+    assert [each["stored_ns"] - START_NS for each in document["events"]] == [
+        300_000_000, 600_000_000, 900_000_000,
+    ]  # fmt: skip
+
+
+def test_a_producer_whose_clock_is_ahead_saw_it_no_later_than_it_was_stored() -> None:
+    log = Log()
+    log.second = 5
+    log.kernel()
+    early = msgspec.structs.replace(log.records[-1], stored_ns=START_NS)
+    seen = first_seen(early)
+    assert seen is not None
+    assert (seen.at_ns, seen.node, seen.fact) == (START_NS, "n1", "kernel")
+    log.event(verdict(), key="k")
+    assert first_seen(log.records[-1]) is None
 
 
 def test_who_cannot_be_named_is_not_named() -> None:

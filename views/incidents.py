@@ -33,11 +33,33 @@ class Entry(msgspec.Struct, frozen=True):
 
     incident: str
     seq: int
-    at_ns: int
+    stored_ns: int
+    """When the server stored it: one clock for all, so an effect never comes before its cause."""
+    log_time_ns: int
+    """What its writer took for now: log time, in whole ticks, for a conclusion."""
     fact: str
     id: str
     cause: tuple[int, ...]
     data: Any
+
+
+class FirstSeen(msgspec.Struct, frozen=True):
+    """The observation that an incident goes back to."""
+
+    seq: int
+    at_ns: int
+    """By its producer's clock; when it was stored, where that clock is ahead of the server's."""
+    fact: str
+    node: str
+
+
+def first_seen(record: Record) -> FirstSeen | None:
+    """What a producer saw, from its record; None where it is no observation."""
+    item = Input(record)
+    if item.space != "telemetry" or item.decoded() is None:
+        return None
+    at_ns = min(item.value.at_ns, record.stored_ns)
+    return FirstSeen(record.seq, at_ns, item.token, item.name)
 
 
 class Incident(msgspec.Struct):
@@ -45,6 +67,20 @@ class Incident(msgspec.Struct):
 
     id: str
     entries: list[Entry] = []
+    first_seen: FirstSeen | None = None
+    """What a producer saw of it first, once somebody has looked it up."""
+
+    @property
+    def began_ns(self) -> int:
+        """When it began, as far as is known: seen by a producer, else concluded."""
+        if self.first_seen is not None:
+            return self.first_seen.at_ns
+        return self.entries[0].stored_ns
+
+    @property
+    def duration_ns(self) -> int:
+        """From its beginning to its last event."""
+        return self.entries[-1].stored_ns - self.began_ns
 
     @property
     def first_seq(self) -> int:
@@ -113,7 +149,16 @@ class Incidents:
             return None
         incident = self._by_evidence.get(incident, incident)
         fact = item.fact(0)
-        entry = Entry(incident, record.seq, data.at_ns, item.token, fact.id, fact.cause, data)
+        entry = Entry(
+            incident,
+            record.seq,
+            record.stored_ns,
+            data.at_ns,
+            item.token,
+            fact.id,
+            fact.cause,
+            data,
+        )
         self.by_id.setdefault(incident, Incident(incident)).entries.append(entry)
         if isinstance(data, FaultAttributed):
             self._join(data)

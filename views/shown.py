@@ -54,13 +54,15 @@ def sample_blocks(sample: SampleTaken) -> dict[str, list[dict[str, int | None]]]
 
 
 def event_line(item: Input) -> str:
-    """Time, sequence, fact, key and reason of an event."""
+    """When the server stored an event, its sequence, fact, key and reason."""
     record = item.record
     data = item.decoded()
     if data is None:
         return f"{_clock(record.stored_ns)} {record.seq:>9} {item.token:<22} ? {item.error}"
     said = getattr(data, "reason", "") or getattr(data, "text", "")
-    return f"{_clock(data.at_ns)} {record.seq:>9} {item.token:<22} {item.name} {said}".rstrip()
+    return (
+        f"{_clock(record.stored_ns)} {record.seq:>9} {item.token:<22} {item.name:<14} {said}"
+    ).rstrip()
 
 
 def telemetry_line(item: Input) -> str:

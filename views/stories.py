@@ -15,7 +15,7 @@ from nemesis.views.incidents import Entry, Incident
 
 def headline(incident: Incident) -> str:
     """One line: when, which, verdict, outcome."""
-    opened = rfc3339(incident.entries[0].at_ns)
+    opened = rfc3339(incident.entries[0].stored_ns)
     return f"{opened}  {incident.id}  {verdict_text(incident)}  {incident.outcome}"
 
 
@@ -40,8 +40,10 @@ def story(incident: Incident) -> list[str]:
     if incident.job:
         lines.append(f"job      {incident.job}")
     lines.append("")
-    opened_ns = incident.entries[0].at_ns
-    lines += [_entry_line(entry, opened_ns) for entry in incident.entries]
+    lines.append(f"from {rfc3339(incident.began_ns)}, by the time at which the server stored each:")
+    if (seen := incident.first_seen) is not None:
+        lines.append(f"{0:+9.3f} s {seen.seq:>9} {seen.fact:<22} seen by {seen.node}, by its clock")
+    lines += [_entry_line(entry, incident.began_ns) for entry in incident.entries]
     return lines
 
 
@@ -55,11 +57,13 @@ def as_document(incident: Incident) -> dict[str, Any]:
         "verdict": verdict,
         "first_seq": incident.first_seq,
         "last_seq": incident.last_seq,
-        "duration_ns": incident.entries[-1].at_ns - incident.entries[0].at_ns,
+        "began_ns": incident.began_ns,
+        "duration_ns": incident.duration_ns,
         "events": [
             {
                 "seq": entry.seq,
-                "at_ns": entry.at_ns,
+                "stored_ns": entry.stored_ns,
+                "log_time_ns": entry.log_time_ns,
                 "fact": entry.fact,
                 "id": entry.id,
                 "cause": list(entry.cause),
@@ -84,8 +88,8 @@ def _verdict_lines(verdict: FaultAttributed) -> Iterator[str]:
         yield f"collect  {what}"
 
 
-def _entry_line(entry: Entry, opened_ns: int) -> str:
-    after_s = (entry.at_ns - opened_ns) / 1e9
+def _entry_line(entry: Entry, began_ns: int) -> str:
+    after_s = (entry.stored_ns - began_ns) / 1e9
     causes = " ".join(map(str, entry.cause))
     cause = f"  <- {causes}" if causes else ""
     return f"{after_s:+9.3f} s {entry.seq:>9} {entry.fact:<22} {_deed(entry.data)}{cause}"

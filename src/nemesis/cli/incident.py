@@ -22,12 +22,10 @@ def incident(
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Say what broke, how that is known, what was decided and what became of it."""
-    incidents = asyncio.run(_gather(cell, server, context, credentials))
-    if id:
-        from nemesis.views.incidents import found
+    incidents, one = asyncio.run(_gather(id, cell, server, context, credentials))
+    if one is not None:
         from nemesis.views.stories import as_document, story
 
-        one = found(incidents, id)
         if json:
             print_json(as_document(one))
         else:
@@ -36,15 +34,22 @@ def incident(
     _list(incidents, json=json)
 
 
-async def _gather(cell: str, server: str, context: str, credentials: Path | None) -> "Incidents":
+async def _gather(
+    id: str, cell: str, server: str, context: str, credentials: Path | None
+) -> tuple["Incidents", "Incident | None"]:
     from nemesis.replay.slices import matching
-    from nemesis.views.incidents import Incidents
+    from nemesis.views.incidents import Incidents, first_seen, found
 
     incidents = Incidents()
     async with await open_log(cell, server, context, credentials) as log:
         async for record in matching(log, "nemesis.events.>"):
             incidents.see(record)
-    return incidents
+        if not id:
+            return incidents, None
+        one = found(incidents, id)
+        record_seen = await log.get(one.first_seq)
+        one.first_seen = first_seen(record_seen) if record_seen is not None else None
+    return incidents, one
 
 
 def _list(incidents: "Incidents", *, json: bool) -> None:
@@ -64,7 +69,7 @@ def _row(each: "Incident") -> dict[str, Any]:
     verdict = each.verdict
     return {
         "incident": each.id,
-        "opened_ns": each.entries[0].at_ns,
+        "opened_ns": each.entries[0].stored_ns,
         "job": each.job,
         "verdict": verdict.verdict if verdict else "",
         "fault_class": verdict.fault_class if verdict else "",

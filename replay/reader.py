@@ -1,6 +1,7 @@
 """Reads a recording line by line in bounded memory; damage is an error with its place."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
@@ -25,6 +26,7 @@ from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Record
 
 _CHUNK_BYTES: Final = 1 << 20
+_RELEASE: Final = re.compile(r"\d+(\.\d+)*\Z")
 _headers: Final = msgspec.json.Decoder(Header)
 
 
@@ -55,6 +57,11 @@ class Recording:
             NewerRecordingError: a format of a later release.
         """
         self.path: Final = path
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise NoRecordingError(
+                f"cannot read {path}: not a plain file, and it is read more than once",
+                hint="copy it to a file first",
+            )
         block = next(self._blocks(), None)
         self.header: Final = _header(path, block[0]) if block is not None else _empty(path)
 
@@ -191,7 +198,9 @@ def _header(path: Path, first: bytes) -> Header:
         raise NewerRecordingError(
             f"{path} was written by NEMESIS {start.nemesis_version} in format"
             f" {start.format_version}, this is {__version__} and reads up to {FORMAT_VERSION}",
-            hint=f"pip install 'nemesis-gpu>={start.readable_since}'",
+            hint=f"pip install 'nemesis-gpu>={start.readable_since}'"
+            if _RELEASE.match(start.readable_since)  # a shell is to run this
+            else "read it with a newer release",
         )
     try:
         return _headers.decode(first)
@@ -203,7 +212,8 @@ def _header(path: Path, first: bytes) -> Header:
 
 
 def _empty(path: Path) -> Header:
+    what = "the file ends here" if path.stat().st_size else "the file is empty"
     raise CorruptRecordingError(
-        f"{path}: line 1, byte 0: expected the header of a recording, the file is empty",
+        f"{path}: line 1, byte 0: expected the header of a recording, {what}",
         hint="record or copy it again",
     )

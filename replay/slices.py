@@ -30,7 +30,7 @@ def parse_time_ns(text: str, now_ns: int) -> int:
         BadTimeError: neither.
     """
     if match := _AGO.match(text):
-        return now_ns - int(float(match[1]) * _UNITS_S[match[2]] * 1e9)
+        return now_ns - int(min(float(match[1]) * _UNITS_S[match[2]] * 1e9, now_ns))
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:

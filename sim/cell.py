@@ -27,6 +27,7 @@ from nemesis.sim.stage import Stage
 from nemesis.sim.watcher import EVENTS_SUBJECT, Emit, Watcher, fact_of
 from nemesis.streams import keeper, ticker
 from nemesis.streams.log import Log
+from nemesis.streams.provision import Limits
 from nemesis.streams.server import Server
 from nemesis.streams.supervisor import Supervisor
 
@@ -35,6 +36,8 @@ PROCESSORS: Final = tuple(sorted(CATALOGUE))
 JOB_ACTOR: Final = "job-actor"
 PARTS: Final = (*PROCESSORS, JOB_ACTOR)
 READY_TIMEOUT_S: Final = 30.0
+LIMITS: Final = Limits(log_bytes=2 * 2**30, store_bytes=64 * 2**20)
+"""The server wants this much free disk before it starts; a log grows by 2.5 MB a minute."""
 
 
 class NotReadyError(NemesisError):
@@ -117,7 +120,7 @@ async def running_cell(
 def _server(options: Options) -> Server:
     """A server on an empty store."""
     roles = [f"node/{node}" for node in options.cluster.node_names]
-    return Server(options.cell, roles=roles, empty=True)
+    return Server(options.cell, roles=roles, limits=LIMITS, empty=True)
 
 
 async def _set_up(options: Options, server: Server) -> None:

@@ -19,6 +19,7 @@ from nemesis.schemas.done import (
 )
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.printable import one_line
 from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.sim.cluster import Cluster, Scenario
 from nemesis.sim.ledger import FaultInjected, MembershipFormed
@@ -200,7 +201,9 @@ class Show:
     def _line(self, label: str, at_ns: int, text: str) -> Line:
         passed_s = max(0, at_ns - self._start_ns) / 1e9
         clock = f"{int(passed_s) // 60:02d}:{passed_s % 60:04.1f}"
-        return Line(Text.assemble((f"{clock}  ", "dim"), (label, _STYLES[label])), Text(text))
+        return Line(
+            Text.assemble((f"{clock}  ", "dim"), (label, _STYLES[label])), Text(one_line(text))
+        )
 
 
 def _scored(each: FaultScore) -> list[Line]:
@@ -225,7 +228,7 @@ def _scored(each: FaultScore) -> list[Line]:
 
 
 def _under(text: str, style: str = "") -> Line:
-    return Line(Text(), Text(text, style))
+    return Line(Text(), Text(one_line(text), style))
 
 
 def opening(cluster: Cluster, scenario: Scenario, *, seed: int, speed: float) -> list[Text]:

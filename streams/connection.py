@@ -37,6 +37,8 @@ SIGN_IN_REFUSALS_MAX: Final = 5  # in a row; a server that reads its configurati
 ERRORS_KEPT: Final = 100
 _REFUSED: Final = re.compile(r"permissions violation for publish to \"([^\"]+)\"")
 
+_USERINFO: Final = re.compile(r"(?<=//)[^/]*@|^[^/]*@")
+
 
 class Login:
     """How to sign in: a seed file, a credentials file, user and password, or nothing."""
@@ -58,6 +60,11 @@ class Login:
         self.creds_path: Final = creds_path
         self.username: Final = username
         self.password: Final = password
+
+
+def without_password(url: str) -> str:
+    """A server's URL as it may be shown and recorded."""
+    return _USERINFO.sub("", url)
 
 
 class Connection:
@@ -107,7 +114,12 @@ class Connection:
                 await connecting
                 return self
         except (OSError, ValueError, NkeysError) as error:
-            raise WrongCredentialsError(f"credentials of {login.user}: {error}") from error
+            place = str(login.seed_path or login.creds_path or login.user)
+            what = str(error) if place in str(error) else f"{place}: {error}"
+            raise WrongCredentialsError(
+                f"credentials of {login.user}: {what}",
+                hint="name the folder of this cell's seeds with --credentials",
+            ) from error
         except nats_errors.Error as error:
             self.errors.append(str(error))
         connecting.cancel()
@@ -116,12 +128,12 @@ class Connection:
         await client.close()
         if self._sign_in_refused.done():
             raise WrongCredentialsError(
-                f"{url} does not accept {login.user}",
+                f"{without_password(url)} does not accept {login.user}",
                 hint="take the credentials of this cell, or reload the server after adding a node",
             )
         last = self.errors[-1] if self.errors else "no answer"
         raise LogUnavailableError(
-            f"no NATS server at {url} within {timeout_s:g} s: {last}",
+            f"no NATS server at {without_password(url)} within {timeout_s:g} s: {last}",
             hint="is the cell running? `nemesis status` says",
         )
 

@@ -13,6 +13,7 @@ import msgspec
 from nemesis.schemas.errors import NemesisError
 from nemesis.streams import credentials
 from nemesis.streams.connection import CONNECT_TIMEOUT_S, Connection, Login
+from nemesis.streams.errors import WrongCredentialsError
 from nemesis.streams.log import Log
 from nemesis.streams.permissions import user_of
 from nemesis.streams.server import DEFAULT_CELL, running, state_folder
@@ -101,6 +102,11 @@ def find(
     if context is not None:
         return _of_context(context)
     folder = state_folder(cell)
+    if credentials_folder is not None and not credentials_folder.is_dir():
+        raise WrongCredentialsError(
+            f"no folder of seeds: {credentials_folder}",
+            hint="--credentials names a folder with files like reader.nk",
+        )
     seeds = credentials_folder or (folder / "credentials")
     if server is not None:
         return Target(url=server, credentials_folder=seeds if seeds.is_dir() else None)

@@ -4,6 +4,7 @@ A frame is two lengths, the subject and the payload. A frame that was cut off by
 spool. What was delivered and not yet removed is delivered again: readers drop repetitions.
 """
 
+import errno
 import os
 import struct
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from nemesis.schemas.errors import NemesisError
 from nemesis.streams.batch import Message
 
 _LENGTHS: Final = struct.Struct("<II")
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class SpoolError(NemesisError):
@@ -42,18 +44,21 @@ class Spool:
         return self.count
 
     def append(self, message: Message) -> bool:
-        """Keep a message behind the others; False where there is no room for it.
+        """Keep a message behind the others; False where neither it nor the disk has room for it.
 
         Raises:
-            SpoolError: the disk refuses.
+            SpoolError: the disk is broken.
         """
         subject = message.subject.encode()
         frame = _LENGTHS.pack(len(subject), len(message.payload)) + subject + message.payload
         if self._end + len(frame) > self.limit_bytes:
             return False
         try:
-            os.pwrite(self._file.fileno(), frame, self._end)
+            if os.pwrite(self._file.fileno(), frame, self._end) < len(frame):
+                return False  # what was written of it is overwritten by the next
         except OSError as error:
+            if error.errno in _NO_ROOM:
+                return False
             raise SpoolError(f"cannot write the spool {self._path}: {error.strerror}") from error
         self._end += len(frame)
         self.count += 1

@@ -5,6 +5,7 @@ A perfect log can hide a dead copy, so every copy shows how far it has read.
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -72,13 +73,14 @@ def copies_folder(cell_folder: Path) -> Path:
 
 
 def write_status(folder: Path, copies: Iterable[CopyStatus]) -> None:
-    """Replace the files of these copies."""
+    """Replace the files of these copies; a disk that does not take them stops no copy."""
     for each in copies:
         path = folder / f"{token_of(f'{each.name}@{each.version}')}.{each.slot}.json"
         fresh = path.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(each))
-        fresh.chmod(0o600)
-        fresh.replace(path)
+        with suppress(OSError):
+            fresh.write_bytes(msgspec.json.encode(each))
+            fresh.chmod(0o600)
+            fresh.replace(path)
 
 
 def read_status(folder: Path) -> list[CopyStatus]:

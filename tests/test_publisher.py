@@ -1,6 +1,8 @@
 """A producer's way to the log: in order, through outages, without flooding it."""
 
 import asyncio
+import errno
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -279,3 +281,28 @@ def test_a_full_spool_refuses_and_a_folder_that_cannot_be_is_named(tmp_path: Pat
     spool.close()
     with pytest.raises(SpoolError, match="cannot open the spool"):
         Spool(tmp_path / "spool" / "below", 100)
+
+
+@pytest.mark.parametrize("taken_bytes", [7, -1])
+def test_a_full_disk_refuses_a_message_and_leaves_no_half_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken_bytes: int
+) -> None:
+    spool = Spool(tmp_path / "spool", 10_000)
+    first, second, third = (Message(subject=f"s.{k}", payload=b"x" * 50) for k in range(3))
+    assert spool.append(first)
+    whole = os.pwrite
+
+    def full(descriptor: int, data: bytes, at: int) -> int:
+        if taken_bytes < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(descriptor, data[:taken_bytes], at)
+
+    monkeypatch.setattr("nemesis.streams.spool.os.pwrite", full)
+    assert not spool.append(second)
+    monkeypatch.undo()
+    assert spool.append(third)
+    assert spool.head(9) == [first, third]
+    spool.close()
+    again = Spool(tmp_path / "spool", 10_000)
+    assert again.head(9) == [first, third]
+    again.close()

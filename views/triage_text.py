@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nemesis.schemas.printable import one_line
 from nemesis.views.triage_answer import Answer, Triage
 
 _EVIDENCE_SHOWN = 12
@@ -20,7 +21,7 @@ def text_of(triage: Triage) -> str:
     if triage.notes:
         lines.extend(["", "notes:"])
         lines.extend(f"  {note}" for note in triage.notes)
-    return _harmless("\n".join(lines))
+    return "\n".join(map(one_line, lines))
 
 
 def _incident(answer: Answer, prefix: str = "") -> Iterator[str]:
@@ -58,8 +59,3 @@ def _headline(answer: Answer) -> str:
             return "insufficient evidence: these files do not say what is at fault"
         case "no-fault":
             return "no fault found in these files"
-
-
-def _harmless(text: str) -> str:
-    """Quoted logs must not write to the terminal what only a terminal understands."""
-    return "".join(each if each in "\n\t" or each.isprintable() else "�" for each in text)

@@ -42,3 +42,10 @@ async def open_log(cell: str, server: str, context: str, credentials: Path | Non
         credentials_folder=credentials,
     )
     return await target.connect("reader", name="nemesis", timeout_s=_TIMEOUT_S)
+
+
+def shown_name(cell: str, server: str, context: str) -> str:
+    """What to call the log that these options mean; no password is in it."""
+    from nemesis.streams.connection import without_password
+
+    return context or without_password(server) or cell

@@ -1,5 +1,6 @@
 """`nemesis demo`: a simulated cluster breaks, NEMESIS recovers it, the ledger keeps the score."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ def demo(
         duration_s=duration,
         follow=follow,
     )
+    os.umask(0o077)  # seeds, plans and journals are nobody else's
     outcome = _run_quietly(options) if json else _run_in_terminal(options)
     if json:
         import msgspec

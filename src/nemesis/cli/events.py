@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption, open_log
-from nemesis.cli.output import print_json
+from nemesis.cli.output import print_json, say
 
 if TYPE_CHECKING:
     from nemesis.processors.fold import Input
@@ -124,7 +124,7 @@ def _show(record: "Record", *, jsonl: bool, line: Any) -> None:
     if jsonl:
         print_json(as_document(item))
     else:
-        typer.echo(line(item))
+        say(line(item))
 
 
 def _job_of(item: "Input") -> str:

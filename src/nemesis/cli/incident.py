@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption, open_log
-from nemesis.cli.output import print_json
+from nemesis.cli.output import print_json, say
 
 if TYPE_CHECKING:
     from nemesis.views.incidents import Incident, Incidents
@@ -29,7 +29,8 @@ def incident(
         if json:
             print_json(as_document(one))
         else:
-            typer.echo("\n".join(story(one)))
+            for line in story(one):
+                say(line)
         return
     _list(incidents, json=json)
 
@@ -60,9 +61,9 @@ def _list(incidents: "Incidents", *, json: bool) -> None:
         print_json({"incidents": [_row(each) for each in all_of_them]})
         return
     if not all_of_them:
-        typer.echo("no incidents")
+        say("no incidents")
     for each in all_of_them:
-        typer.echo(headline(each))
+        say(headline(each))
 
 
 def _row(each: "Incident") -> dict[str, Any]:

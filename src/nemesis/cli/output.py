@@ -7,6 +7,13 @@ from typing import Any
 import typer
 
 
+def say(line: str) -> None:
+    """One line for people; words of others in it cannot command the terminal."""
+    from nemesis.schemas.printable import one_line
+
+    typer.echo(one_line(line))
+
+
 def print_json(document: Any) -> None:
     """One JSON document, or one line of a stream of them."""
     import msgspec

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption, open_log
-from nemesis.cli.output import Progress, print_json
+from nemesis.cli.cell import (
+    CellOption,
+    ContextOption,
+    CredsOption,
+    ServerOption,
+    open_log,
+    shown_name,
+)
+from nemesis.cli.output import Progress, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.replay.recording import Header
@@ -49,7 +56,7 @@ def record(
                 out,
                 from_seq=from_seq or first,
                 to_seq=to_seq or last,
-                cell=context or server or cell,
+                cell=shown_name(cell, server, context),
                 incident=incident,
                 force=force,
                 progress=progress.at,
@@ -60,17 +67,17 @@ def record(
     if json:
         print_json({"file": str(out), "header": header})
         return
-    typer.echo(
+    say(
         f"wrote {out}: {header.lines} lines, sequences {header.from_seq} to {header.to_seq},"
         f" {out.stat().st_size} bytes"
     )
     for plan in header.processors:
         start = f"from its state at {plan.start_seq}" if plan.start_seq else "from the beginning"
-        typer.echo(f"  {plan.name:<14} {start if plan.startable else 'has no state to start from'}")
+        say(f"  {plan.name:<14} {start if plan.startable else 'has no state to start from'}")
     if header.gaps:
         missing = sum(last - first + 1 for first, last in header.gaps)
-        typer.echo(f"  {missing} sequences were no longer in the log: {header.gap_cause}")
-    typer.echo(f"verify it with: nemesis replay {out}")
+        say(f"  {missing} sequences were no longer in the log: {header.gap_cause}")
+    say(f"verify it with: nemesis replay {out}")
 
 
 async def _slice_of_incident(log: "Log", incident: str) -> tuple[int, int]:

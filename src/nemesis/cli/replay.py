@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nemesis.cli.output import Progress, print_json
+from nemesis.cli.output import Progress, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.replay.reader import Recording
@@ -81,27 +81,27 @@ def _compare(
 
 
 def _print_report(header: "Header", report: "Report") -> None:
-    typer.echo(
+    say(
         f"{report.verdict}: {report.facts_count} facts of cell {header.cell},"
         f" sequences {header.from_seq} to {header.to_seq}"
     )
     for each in report.processors:
-        typer.echo(f"  {each.name:<14} {_summary(each)}")
+        say(f"  {each.name:<14} {_summary(each)}")
     for note in report.notes:
-        typer.echo(f"  note: {note}")
+        say(f"  note: {note}")
     first = report.first
     if first is not None and first.difference is not None:
         found = first.difference
-        typer.echo(f"first difference, {first.name} on input {found.seq}: {found.kind} {found.id}")
+        say(f"first difference, {first.name} on input {found.seq}: {found.kind} {found.id}")
         for field in found.fields:
-            typer.echo(f"  {field.field}")
-            typer.echo(f"    recorded  {field.recorded}")
-            typer.echo(f"    replayed  {field.replayed}")
+            say(f"  {field.field}")
+            say(f"    recorded  {field.recorded}")
+            say(f"    replayed  {field.replayed}")
         if not found.fields:
-            typer.echo(f"    recorded  {found.recorded}")
-            typer.echo(f"    replayed  {found.replayed}")
+            say(f"    recorded  {found.recorded}")
+            say(f"    replayed  {found.replayed}")
         if found.note:
-            typer.echo(f"  note: {found.note}")
+            say(f"  note: {found.note}")
 
 
 def _summary(each: "ProcessorReport") -> str:
@@ -116,16 +116,16 @@ def _summary(each: "ProcessorReport") -> str:
 
 
 def _print_changes(changes: "Changes") -> None:
-    typer.echo(
+    say(
         f"{len(changes.gone)} conclusions gone, {len(changes.new)} new,"
         f" {len(changes.changed)} changed, {changes.same_count} the same"
     )
     for sign, some in (("-", changes.gone), ("+", changes.new)):
         for each in some:
-            typer.echo(f"{sign} {each.fact} {each.key} ({each.id}): {each.reason}")
+            say(f"{sign} {each.fact} {each.key} ({each.id}): {each.reason}")
     for change in changes.changed:
-        typer.echo(f"~ {change.fact} {change.key} ({change.id})")
+        say(f"~ {change.fact} {change.key} ({change.id})")
         for field in change.fields:
-            typer.echo(f"    {field.field}: {field.recorded} -> {field.replayed}")
+            say(f"    {field.field}: {field.recorded} -> {field.replayed}")
     for note in changes.notes:
-        typer.echo(f"note: {note}")
+        say(f"note: {note}")

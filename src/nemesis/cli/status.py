@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption, open_log
-from nemesis.cli.output import print_json
+from nemesis.cli.cell import (
+    CellOption,
+    ContextOption,
+    CredsOption,
+    ServerOption,
+    open_log,
+    shown_name,
+)
+from nemesis.cli.output import print_json, say
 
 if TYPE_CHECKING:
     from nemesis.streams.log import Log
@@ -67,7 +74,7 @@ def status(
 
     async def run() -> Status:
         async with await open_log(cell, server, context, credentials) as log:
-            return await _measure(log, context or server or cell)
+            return await _measure(log, shown_name(cell, server, context))
 
     now = asyncio.run(run())
     if not server and not context:
@@ -109,9 +116,9 @@ def _is_alive(pid: int) -> bool:
 
 async def _measure(log: "Log", cell: str) -> Status:
     from nemesis.schemas.facts import decode_observation
-    from nemesis.schemas.kept import ProcessorAdvanced
     from nemesis.schemas.tokens import name_of
     from nemesis.streams.lookup import subjects
+    from nemesis.streams.position import position_of
 
     standings: list[Standing] = []
     tick = await log.last("nemesis.telemetry.clock.tick")
@@ -122,7 +129,7 @@ async def _measure(log: "Log", cell: str) -> Status:
     for subject, record in records.items():
         if record is None:
             continue
-        position = msgspec.msgpack.decode(record.payload, type=ProcessorAdvanced)
+        position = position_of(record)
         standings.append(
             Standing(
                 name=name_of(subject.rpartition(".")[2]),
@@ -151,20 +158,20 @@ def _print(now: Status) -> None:
     from nemesis.schemas.envelope import rfc3339
 
     age = "no clock" if now.clock_age_ns is None else f"clock {now.clock_age_ns / 1e9:.1f} s old"
-    typer.echo(
+    say(
         f"log {now.cell}: sequences {now.first_seq} to {now.last_seq},"
         f" {now.used_bytes / 2**20:.1f} MiB, {now.fill_ppm / 10_000:.1f} % full, {age},"
         f" log time {rfc3339(now.log_time_ns)}"
     )
     if not now.processors:
-        typer.echo("no processor has a position")
+        say("no processor has a position")
     rows: list[tuple[Any, ...]] = [("processor", "version", "position", "behind", "seconds")]
     rows += [
         (p.name, p.version, p.in_seq, p.lag_seq, f"{p.lag_ns / 1e9:.1f}") for p in now.processors
     ]
     for name, version, position, behind, seconds in rows if now.processors else []:
-        typer.echo(f"{name:<16} {version:>7} {position:>10} {behind:>8} {seconds:>8}")
+        say(f"{name:<16} {version:>7} {position:>10} {behind:>8} {seconds:>8}")
     for copy in now.copies:
         state = f"{copy.stage}{', standby' if copy.standby else ''}" if copy.alive else "dead"
         what = f"copy of {copy.name} version {copy.version}"
-        typer.echo(f"{what}: process {copy.pid} {state}, {copy.lag_seq} behind")
+        say(f"{what}: process {copy.pid} {state}, {copy.lag_seq} behind")

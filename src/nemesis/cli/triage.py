@@ -1,6 +1,5 @@
 """`nemesis triage PATH...`: which part is at fault, from files alone."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,8 +37,7 @@ def triage(
     bundle = read_bundle(paths)
     answer = answer_to(bundle)
     if json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer), indent=1).decode())
-        sys.stdout.write("\n")
+        typer.echo(msgspec.json.format(msgspec.json.encode(answer), indent=1).decode())
     else:
         typer.echo(text_of(answer))
     if not bundle.logs and not bundle.dumps:

@@ -17,11 +17,11 @@ from nemesis.processors.fold import Input
 from nemesis.replay.recording import Header
 from nemesis.replay.writer import RecordingWriter
 from nemesis.schemas.errors import NemesisError
-from nemesis.schemas.facts import cursor_subject, snapshot_subject
+from nemesis.schemas.facts import Record, cursor_subject, snapshot_subject
 from nemesis.schemas.kept import ProcessorAdvanced, SnapshotTaken
 from nemesis.schemas.tokens import name_of
 from nemesis.streams.log import TELEMETRY_TTL_S, Log
-from nemesis.streams.lookup import last_up_to, next_from, subjects
+from nemesis.streams.lookup import next_from, subjects
 
 _PROGRESS_EVERY: Final = 4096
 _snapshots: Final = msgspec.msgpack.Decoder(SnapshotTaken)
@@ -113,23 +113,24 @@ async def starts_of(log: Log, from_seq: int, to_seq: int) -> list[Start]:
 
 async def _start_of(log: Log, name: str, from_seq: int, to_seq: int) -> Start | None:
     subject = snapshot_subject(name)
-    record = await last_up_to(log, subject, from_seq)
+    record = await log.last(subject, up_to_seq=from_seq)
+    while record is not None and await _version_after(log, name, record) is None:
+        record = await log.last(subject, up_to_seq=record.seq - 1) if record.seq > 1 else None
     # a state is written after the inputs that went into it: later ones may still lie before
     later = await next_from(log, subject, record.seq + 1 if record is not None else 1)
     while later is not None and (
         record is None or _snapshots.decode(later.payload).in_seq < from_seq
     ):
-        record = later
-        later = await next_from(log, subject, record.seq + 1)
-    if record is None:
+        if await _version_after(log, name, later) is not None:
+            record = later
+        later = await next_from(log, subject, later.seq + 1)
+    version = await _version_after(log, name, record) if record is not None else None
+    if record is None or version is None:
         return None
     taken = _snapshots.decode(record.payload)
     state = taken.state or await log.states.get(taken.sha256)
-    # the position of the same batch says who goes on from this state
-    position = await next_from(log, cursor_subject(name), record.seq)
-    if taken.in_seq > to_seq or state is None or position is None:
+    if taken.in_seq > to_seq or state is None:
         return None
-    version = _positions.decode(position.payload).version
     return Start(
         name=name,
         in_seq=taken.in_seq,
@@ -137,6 +138,19 @@ async def _start_of(log: Log, name: str, from_seq: int, to_seq: int) -> Start | 
         state=state,
         handed_over=taken.version != version,
     )
+
+
+async def _version_after(log: Log, name: str, record: Record) -> int | None:
+    """Who goes on from the state in this record, as the position of its batch says.
+
+    None: a store that ended inside the batch has lost the position, and the state was given up.
+    """
+    found = await next_from(log, cursor_subject(name), record.seq)
+    if found is None:
+        return None
+    position = _positions.decode(found.payload)
+    whole = position.snapshot and position.in_seq == _snapshots.decode(record.payload).in_seq
+    return position.version if whole else None
 
 
 async def _copy(

@@ -51,7 +51,7 @@ class Committer:
         observe: Callable[[Position], None],
         undeliverable: Callable[[Emission, str], Emission],
     ) -> None:
-        """`verified`: returns once the log is known to be the one that was read."""
+        """`verified`: returns once it is known what the log holds of what was concluded."""
         self.outbox: Final = outbox
         self.standby = True
         """Another copy wrote last, as far as this one knows."""
@@ -69,6 +69,8 @@ class Committer:
         self._position_at = 0.0
         self._contradictions = 0
         self._under_way = False
+        self._stored_sha256 = ""
+        """Of the large state that was stored last."""
         self._asleep = False
         """Nothing is due, at no time."""
 
@@ -127,6 +129,8 @@ class Committer:
 
     def _due_at(self) -> float | None:
         outbox = self.outbox
+        if outbox.held:
+            return None
         hold_s = STANDBY_HOLD_S if self.standby else 0.0
         last = self._recent[-1] if self._recent else float("-inf")
         if self._waiting_since is not None and len(outbox):
@@ -145,11 +149,12 @@ class Committer:
         batch = self.outbox.next_batch()
         if batch is None:
             return
-        self._recent.append(asyncio.get_running_loop().time())
         self._under_way = True
         try:
-            if batch.state is not None:
-                await self._log.states.put(batch.state.state)
+            if batch.state is not None and batch.state.sha256 != self._stored_sha256:
+                self._stored_sha256 = await self._log.states.put(batch.state.state)
+                return  # time has passed: verify again
+            self._recent.append(asyncio.get_running_loop().time())
             seq = await self._log.commit(batch.messages)
         except PositionMovedError:
             self._under_way = False
@@ -183,6 +188,7 @@ class Committer:
         self.refused_count += 1
         try:
             position = await read_position(self._log, self.outbox.name)
+            await self._verified()
         except LogUnavailableError:
             await asyncio.sleep(RETRY_S)
             return

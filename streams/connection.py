@@ -321,6 +321,9 @@ class Connection:
 
     async def _on_disconnected(self) -> None:
         self.lost_count += 1
+        # nats-py would send it to whatever server comes back, before anybody has looked at its log
+        self.client._pending.clear()
+        self.client._pending_data_size = 0
         self._fail_waiting("the connection broke before the answer came")
 
     async def _on_reconnected(self) -> None:

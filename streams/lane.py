@@ -6,7 +6,6 @@ runner's (streams/runner.py).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
 from nemesis.processors.fold import Emission, Fold, Input
@@ -16,9 +15,12 @@ from nemesis.schemas.facts import Record, cursor_subject
 from nemesis.streams.commit import Committer
 from nemesis.streams.comparison import Comparison, Difference
 from nemesis.streams.deaths import Deaths
+from nemesis.streams.errors import LogUnavailableError
 from nemesis.streams.outbox import Outbox
 from nemesis.streams.port import RunnerLog
 from nemesis.streams.position import Position, position_of, read_snapshot
+from nemesis.streams.survivors import Survivors, read_survivors
+from nemesis.streams.watch import RETRY_S, ShortenedError, Watch
 
 SNAPSHOT_PERIOD_S: Final = 10.0
 AHEAD_MAX: Final = 5_000  # conclusions that wait before stepping pauses
@@ -44,7 +46,7 @@ class Lane:
         processor: Processor,
         *,
         deaths: Deaths,
-        verified: Callable[[], Awaitable[None]],
+        watch: Watch,
         snapshot_period_s: float = SNAPSHOT_PERIOD_S,
     ) -> None:
         self.processor: Final = processor
@@ -59,11 +61,12 @@ class Lane:
         self.log: Final = log
         self._deaths: Final = deaths
         self._snapshot_period_s: Final = snapshot_period_s
-        self._verified: Final = verified
+        self._watch: Final = watch
         self._cursor: Final = cursor_subject(processor.name)
         self._lost: tuple[int, int] | None = None
         """Sequences that expired before the next input."""
         self._skipped_seq = 0
+        self._seen_count = -1
         self._start(Fold(processor), Position())
 
     @property
@@ -83,13 +86,17 @@ class Lane:
 
     async def open(self) -> bool:
         """Take up the state at the position; False while another version answers."""
+        seen_count = self._watch.lost_count
         position, taken = await read_snapshot(self.log, self.log.states, self.name)
         self.position = position
         version = self.processor.version
         if position.exists and position.version != version:
             self.stage = "waiting"
             return False
-        fold = Fold(self.processor, skips=self._skips(position))
+        survivors = await read_survivors(self.log, self.name, position)
+        if seen_count != self._watch.lost_count:
+            raise LogUnavailableError(f"the connection broke while the state of {self.name} came")
+        fold = Fold(self.processor, skips=self._skips(position, survivors))
         self.how = "reread" if position.exists else "cold"
         if taken is not None:
             fold.restore(taken.state)
@@ -98,6 +105,8 @@ class Lane:
                 fold.take_over()
         self.state_from = fold.seq
         self._start(fold, position)
+        self.committer.outbox.survived(survivors)
+        self._seen_count = seen_count
         self.stage = "opened"
         return True
 
@@ -150,6 +159,35 @@ class Lane:
         if position.version != self.processor.version:
             self.stage = "waiting"
 
+    async def verified(self) -> None:
+        """Return once it is the log that was read, and what it holds of this processor is known.
+
+        Raises:
+            ShortenedError: it is not the log that was read.
+            StaleCopyError: it says that an input was skipped which this copy may have stepped.
+        """
+        await self._watch.verified()
+        while (seen_count := self._watch.lost_count) != self._seen_count:
+            outbox = self.committer.outbox
+            position = outbox.position
+            try:
+                record = await self.log.get(position.cursor_seq) if position.exists else None
+                survivors = await read_survivors(self.log, self.name, position)
+                last_seq = (await self.log.bounds()).last_seq
+            except LogUnavailableError:
+                await asyncio.sleep(RETRY_S)
+                await self._watch.verified()
+                continue
+            there = record is not None and record.subject == self._cursor
+            if position.exists and not (there and position_of(record) == position):
+                raise ShortenedError(position.cursor_seq, last_seq)
+            if outbox.survivors.input_seq > position.in_seq and survivors < outbox.survivors:
+                raise ShortenedError(outbox.survivors.seq, last_seq)
+            if survivors.skips.keys() - self.fold.skips.keys():
+                raise StaleCopyError(f"{self.name}: another copy skipped {[*survivors.skips]}")
+            outbox.survived(survivors)
+            self._seen_count = seen_count
+
     def stand_in(self, refused: Emission, error: str) -> Emission:
         """What is written instead of a conclusion that the log refused for good."""
         fold = self.fold
@@ -164,16 +202,18 @@ class Lane:
         self.committer = Committer(
             self.log,
             Outbox(self.name, self.processor.version, position),
-            verified=self._verified,
+            verified=self.verified,
             observe=self.observe,
             undeliverable=self.stand_in,
         )
 
-    def _skips(self, position: Position) -> dict[int, str]:
+    def _skips(self, position: Position, survivors: Survivors) -> dict[int, str]:
         """An input that killed again and again is skipped, unless somebody answered it."""
         seq = self._deaths.seq
-        answered = position.covers(seq, 0)
-        return {seq: self._deaths.error} if self._deaths.hopeless and not answered else {}
+        answered = position.covers(seq, 0) or survivors.covers(seq, 0)
+        if not self._deaths.hopeless or answered:
+            return survivors.skips
+        return {seq: self._deaths.error}
 
     def _step(self, fold: Fold, item: Input) -> list[Emission]:
         seq = item.record.seq

@@ -24,6 +24,7 @@ from nemesis.streams.reader import Reader
 
 TELEMETRY_TTL_S: Final = 24 * 3600
 SNAPSHOT_TTL_S: Final = 7 * 24 * 3600
+RANGE_LOOK_S: Final = 1.0  # the log may have become shorter while it is read
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,8 +134,12 @@ class Log:
                 raise UndeliverableError(error.message) from error
         return await write(self.connection, messages, ttl_of=ttl_of, timeout_s=timeout_s)
 
-    async def last(self, subject: str) -> Record | None:
-        """The newest message of a subject, or None."""
+    async def last(self, subject: str, *, up_to_seq: int = 0) -> Record | None:
+        """The newest message of a subject, or the newest up to a sequence; None: there is none."""
+        if up_to_seq > 0:
+            return await read_back(
+                self.connection, self.stream, multi_last=[subject], up_to_seq=up_to_seq
+            )
         return await read_back(self.connection, self.stream, subject=subject)
 
     async def get(self, seq: int) -> Record | None:
@@ -148,13 +153,17 @@ class Log:
         """A reader of everything from start_seq on, or of one subject: `async with`."""
         return Reader(self.connection, self.stream, start_seq, subject=subject)
 
-    async def read_range(self, from_seq: int, to_seq: int) -> AsyncIterator[Record]:
+    async def read_range(
+        self, from_seq: int, to_seq: int, *, subject: str = ""
+    ) -> AsyncIterator[Record]:
         """Every record that still exists between two sequences, both included."""
         to_seq = min(to_seq, (await self.bounds()).last_seq)
-        async with self.reader(from_seq) as reader:
+        if from_seq > to_seq:
+            return
+        async with self.reader(from_seq, subject=subject) as reader:
             await reader.start()
             while reader.last_seq < to_seq and reader.pending_count:
-                for record in await reader.next():
+                for record in await reader.next(RANGE_LOOK_S):
                     if record.seq > to_seq:
                         return
                     yield record

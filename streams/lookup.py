@@ -1,4 +1,4 @@
-"""Finding places in the log: by time, by subject, as of a sequence. For people's questions."""
+"""Finding places in the log: by time, by subject. For people's questions."""
 
 from typing import Any, Final
 
@@ -11,11 +11,6 @@ from nemesis.streams.errors import LogUnavailableError
 from nemesis.streams.log import Log
 
 _NS_PER_MS: Final = 1_000_000
-
-
-async def last_up_to(log: Log, subject: str, seq: int) -> Record | None:
-    """The newest message of a subject at or before a sequence."""
-    return await read_back(log.connection, log.stream, multi_last=[subject], up_to_seq=seq)
 
 
 async def next_from(log: Log, subject: str, seq: int) -> Record | None:

@@ -20,6 +20,7 @@ from nemesis.schemas.facts import cursor_subject, snapshot_subject
 from nemesis.schemas.kept import ProcessorAdvanced, SnapshotTaken
 from nemesis.streams.batch import Message
 from nemesis.streams.position import SNAPSHOT_IN_LOG_BYTES_MAX, Position, encode
+from nemesis.streams.survivors import Survivors
 
 BATCH_CONCLUSIONS_MAX: Final = 898  # with snapshot and position 900, below the server's 1,000
 BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -68,6 +69,8 @@ class Outbox:
         self.name: Final = name
         self.version: Final = version
         self.position = position
+        self.survivors = Survivors()
+        """Conclusions that are in the log behind the position."""
         self.stepped_seq = position.in_seq
         self.urgent = False
         """Something that waits should be written at once."""
@@ -88,7 +91,7 @@ class Outbox:
         last_k = len(emissions) - 1
         before = len(self._waiting)
         for k, emission in enumerate(emissions):
-            if not self.position.covers(seq, k):
+            if not self._written(seq, k):
                 self._waiting.append(Answer(seq, k, k == last_k, log_time_ns, emission))
                 self.urgent = self.urgent or emission.urgent
         return len(self._waiting) > before
@@ -103,7 +106,7 @@ class Outbox:
         skipped_seq: int = 0,
     ) -> bool:
         """Take the state after the input just added; whether it still has to be written."""
-        if seq <= self.position.in_seq:
+        if self._state_behind(seq):
             return False
         version = self.version if next_version is None else next_version
         digest = sha256(state).hexdigest()
@@ -126,8 +129,19 @@ class Outbox:
         self.position = position
         while self._waiting and self._behind(self._waiting[0]):
             self._waiting.popleft()
-        self.urgent = any(isinstance(i, Answer) and i.emission.urgent for i in self._waiting)
+        self._note_urgent()
         return True
+
+    def survived(self, survivors: Survivors) -> None:
+        """Take note of what lies in the log without a position."""
+        self.survivors = survivors
+        self._waiting = deque(item for item in self._waiting if not self._behind(item))
+        self._note_urgent()
+
+    @property
+    def held(self) -> bool:
+        """Nothing may be written yet: a position must lie behind all that it covers."""
+        return self.stepped_seq < self.survivors.input_seq
 
     def replace_first(self, emission: Emission) -> None:
         """Put something else in the place of the first conclusion that waits."""
@@ -141,6 +155,8 @@ class Outbox:
 
     def next_batch(self) -> Batch | None:
         """What to write now; None where the position already says all there is to say."""
+        if self.held:
+            return None
         answers, state, cut = self._take()
         if not answers and state is None and self.stepped_seq <= self.position.in_seq:
             return None
@@ -173,10 +189,20 @@ class Outbox:
             messages=messages, advanced=advanced, conclusions_count=len(answers), state=large
         )
 
+    def _note_urgent(self) -> None:
+        self.urgent = any(isinstance(i, Answer) and i.emission.urgent for i in self._waiting)
+
     def _behind(self, item: Answer | State) -> bool:
         if isinstance(item, State):
-            return item.seq <= self.position.in_seq
-        return self.position.covers(item.seq, item.k)
+            return self._state_behind(item.seq)
+        return self._written(item.seq, item.k)
+
+    def _state_behind(self, seq: int) -> bool:
+        """Whether a position at this input comes too late."""
+        return seq <= self.position.in_seq or seq < self.survivors.input_seq
+
+    def _written(self, seq: int, k: int) -> bool:
+        return self.position.covers(seq, k) or self.survivors.covers(seq, k)
 
     def _take(self) -> tuple[list[Answer], State | None, Answer | None]:
         """(conclusions, state) of the next batch, and the first conclusion that did not fit."""

@@ -1,6 +1,6 @@
 """What the runner asks of a log: the real one, or one in memory under a simulated clock."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -49,8 +49,8 @@ class RunnerLog(Protocol):
         """Append all messages or none."""
         ...
 
-    async def last(self, subject: str) -> Record | None:
-        """The newest message of a subject."""
+    async def last(self, subject: str, *, up_to_seq: int = 0) -> Record | None:
+        """The newest message of a subject, or the newest up to a sequence."""
         ...
 
     async def get(self, seq: int) -> Record | None:
@@ -64,6 +64,10 @@ class RunnerLog(Protocol):
 
     def reader(self, start_seq: int) -> InOrder:
         """A reader from a sequence on."""
+        ...
+
+    def read_range(self, from_seq: int, to_seq: int, *, subject: str = "") -> AsyncIterator[Record]:
+        """Every record that still exists between two sequences, both included."""
         ...
 
     async def bounds(self) -> Bounds:

@@ -16,7 +16,6 @@ from nemesis.schemas.kept import ProcessorAdvanced, SnapshotTaken
 from nemesis.streams.errors import LogUnavailableError
 
 SNAPSHOT_IN_LOG_BYTES_MAX: Final = 512 * 1024  # half of the server's default payload limit
-READ_ATTEMPTS_MAX: Final = 20
 
 _advanced: Final = msgspec.msgpack.Decoder(ProcessorAdvanced)
 _taken: Final = msgspec.msgpack.Decoder(SnapshotTaken)
@@ -58,7 +57,12 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
     def covers(self, input_seq: int, k: int) -> bool:
         """Whether conclusion k of an input is in the log."""
-        return input_seq <= self.in_seq or (input_seq == self.in_seq + 1 and k < self.written)
+        return covers(self.in_seq, self.written, input_seq, k)
+
+
+def covers(in_seq: int, written: int, input_seq: int, k: int) -> bool:
+    """Whether conclusion k lies in what is answered up to in_seq and `written` of the next."""
+    return input_seq <= in_seq or (input_seq == in_seq + 1 and k < written)
 
 
 class States(Protocol):
@@ -76,8 +80,8 @@ class States(Protocol):
 class Reading(Protocol):
     """Reading single messages back."""
 
-    async def last(self, subject: str) -> Record | None:
-        """The newest message of a subject."""
+    async def last(self, subject: str, *, up_to_seq: int = 0) -> Record | None:
+        """The newest message of a subject, or the newest up to a sequence."""
         ...
 
 
@@ -108,24 +112,33 @@ async def read_snapshot(
     Raises:
         StateMissingError: the state lies in the store of states and is not there any more.
     """
-    for _ in range(READ_ATTEMPTS_MAX):
-        position = await read_position(log, name)
-        record = await log.last(snapshot_subject(name))
+    position = await read_position(log, name)
+    taken = await _newest(log, name, position)
+    if taken is None:
+        return position, None
+    state = taken.state or await states.get(taken.sha256)
+    if state is None:
+        raise StateMissingError(
+            f"the state of {name} at its position cannot be read",
+            hint=f"is the store of states complete? `nats object ls NEMESIS_STATE | grep {name}`",
+        )
+    if sha256(state).hexdigest() != taken.sha256:
+        raise MalformedFactError(f"snapshot of {name} at {taken.in_seq}: its hash differs")
+    return position, msgspec.structs.replace(taken, state=state)
+
+
+async def _newest(log: Reading, name: str, position: Position) -> SnapshotTaken | None:
+    """The newest snapshot that this position has; one ahead of it lost its own position."""
+    up_to_seq = position.cursor_seq
+    while up_to_seq > 0:
+        record = await log.last(snapshot_subject(name), up_to_seq=up_to_seq)
         if record is None:
-            return position, None
+            return None
         try:
             taken = _taken.decode(record.payload)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise MalformedFactError(f"snapshot at {record.seq}: {error}") from error
-        if taken.in_seq > position.in_seq:
-            continue  # written between the two reads
-        state = taken.state or await states.get(taken.sha256)
-        if state is None:
-            continue  # replaced between the two reads, or gone
-        if sha256(state).hexdigest() != taken.sha256:
-            raise MalformedFactError(f"snapshot of {name} at {taken.in_seq}: its hash differs")
-        return position, msgspec.structs.replace(taken, state=state)
-    raise StateMissingError(
-        f"the state of {name} at its position cannot be read",
-        hint=f"is the store of states complete? `nats object ls NEMESIS_STATE | grep {name}`",
-    )
+        if taken.in_seq <= position.in_seq:
+            return taken
+        up_to_seq = record.seq - 1
+    return None

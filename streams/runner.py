@@ -58,7 +58,7 @@ class Runner:
                 log,
                 each,
                 deaths=deaths,
-                verified=self.watch.verified,
+                watch=self.watch,
                 snapshot_period_s=snapshot_period_s,
             )
             for (each, log), deaths in zip(members, self._deaths, strict=True)
@@ -156,6 +156,9 @@ class Runner:
             while True:
                 records = await reader.next()
                 await self.watch.verified()  # what comes after a lost connection may be another log
+                for lane in self.lanes:
+                    if lane.stage == "reading":
+                        await lane.verified()
                 for record in records:
                     if record.seq != last_seq + 1:
                         for lane in self.lanes:

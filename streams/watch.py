@@ -49,9 +49,14 @@ class Watch:
         self.read_seq = 0
         self._logs: Final = logs
         self._read_stored_ns = 0
-        self._verified_count = self._lost_count()
+        self._verified_count = self.lost_count
         self._read_at = asyncio.get_running_loop().time()
         self._tick_at = self._read_at
+
+    @property
+    def lost_count(self) -> int:
+        """How often a connection broke: only then can the log have been exchanged."""
+        return sum(log.lost_count for log in self._logs)
 
     @property
     def clock_silent(self) -> bool:
@@ -74,7 +79,7 @@ class Watch:
         Raises:
             ShortenedError: it is not.
         """
-        while self._verified_count != (count := self._lost_count()):
+        while self._verified_count != (count := self.lost_count):
             try:
                 await self._compare()
             except LogUnavailableError:
@@ -105,16 +110,13 @@ class Watch:
             except LogFullError:
                 continue
 
-    def _lost_count(self) -> int:
-        return sum(log.lost_count for log in self._logs)
-
     async def _compare(self) -> Bounds:
         read_seq, stored_ns = self.read_seq, self._read_stored_ns
         bounds = await self._logs[0].bounds()
         self.last_seq = bounds.last_seq
         if bounds.last_seq < read_seq:
             raise ShortenedError(read_seq, bounds.last_seq)
-        if read_seq and bounds.last_seq > read_seq:
+        if read_seq:  # also where the log ends just there: it may have grown again so far
             record = await self._logs[0].get(read_seq)
             if record is not None and record.stored_ns != stored_ns:
                 raise ShortenedError(read_seq, bounds.last_seq)

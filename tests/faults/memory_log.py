@@ -8,7 +8,7 @@ A client loses requests before and answers after they took effect, in an order d
 import asyncio
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from hashlib import sha256
 from types import TracebackType
 from typing import Self
@@ -35,7 +35,9 @@ class MemoryLog:
         self.refuses: Callable[[Message], bool] = lambda message: False
         self.full = False
         self._lasts: dict[str, Record] = {}
-        self._ends = [0]
+        self._starts: list[int] = []
+        self.torn_count = 0
+        """How often the store came back with a part of a batch."""
         self.arrived = asyncio.Event()
 
     def append(self, *messages: Message) -> int:
@@ -50,20 +52,24 @@ class MemoryLog:
                 raise UndeliverableError(f"{message.subject} is refused")
             if expected is not None and expected != self._last_seq(message.subject):
                 raise PositionMovedError(f"{message.subject}: not {expected}")
+        self._starts.append(self.last_seq + 1)
         for message in messages:
             self.last_seq += 1
             stored_ns = self.boots * 10**15 + self.last_seq * 1_000
             record = Record(self.last_seq, message.subject, stored_ns, message.payload)
             self.records.append(record)
             self._lasts[message.subject] = record
-        self._ends.append(self.last_seq)
         self.arrived.set()
         self.arrived = asyncio.Event()
         return self.last_seq
 
-    def last(self, subject: str) -> Record | None:
-        """The newest message of a subject."""
-        return self._lasts.get(subject)
+    def last(self, subject: str, up_to_seq: int = 0) -> Record | None:
+        """The newest message of a subject, or the newest up to a sequence."""
+        record = self._lasts.get(subject)
+        if record is None or not up_to_seq or record.seq <= up_to_seq:
+            return record
+        end = bisect_right(self.records, up_to_seq, key=lambda record: record.seq)
+        return next((each for each in self.records[end - 1 :: -1] if each.subject == subject), None)
 
     def after(self, seq: int, count: int) -> list[Record]:
         """The next records behind a sequence."""
@@ -79,14 +85,18 @@ class MemoryLog:
             or not each.subject.startswith("nemesis.telemetry.")
         ]
 
+    def inside_a_batch(self, seq: int) -> bool:
+        """Whether a log that ends here ends with a part of a batch."""
+        return seq + 1 not in self._starts and seq < self.last_seq
+
     def roll_back(self, last_seq: int) -> None:
-        """Come back from a restart with an older store; a batch is in it or not."""
-        last_seq = self._ends[bisect_right(self._ends, last_seq) - 1]
+        """Come back from a restart with an older store, whatever its last message is."""
+        self.torn_count += self.inside_a_batch(last_seq)
         self.boots += 1
         self.records = [each for each in self.records if each.seq <= last_seq]
         self._lasts = {each.subject: each for each in self.records}
         self.last_seq = last_seq
-        self._ends = [end for end in self._ends if end <= last_seq]
+        self._starts = [start for start in self._starts if start <= last_seq]
 
     def _last_seq(self, subject: str) -> int:
         record = self.last(subject)
@@ -144,7 +154,7 @@ class MemoryClient:
     async def commit(self, messages: Sequence[Message]) -> int:
         """The batch arrives later, or never; the answer too. Whoever waits may be killed."""
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        task = asyncio.ensure_future(self._deliver(list(messages), answer))
+        task = asyncio.ensure_future(self._deliver(list(messages), self._log.boots, answer))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         try:
@@ -153,9 +163,20 @@ class MemoryClient:
         except TimeoutError:
             raise LogUnavailableError("no answer") from None
 
-    async def last(self, subject: str) -> Record | None:
+    async def last(self, subject: str, *, up_to_seq: int = 0) -> Record | None:
         await self.ask()
-        return self._log.last(subject)
+        return self._log.last(subject, up_to_seq)
+
+    async def read_range(
+        self, from_seq: int, to_seq: int, *, subject: str = ""
+    ) -> AsyncIterator[Record]:
+        prefix = subject.removesuffix(">")
+        while from_seq <= to_seq:
+            await self.ask()
+            for record in self._log.after(from_seq - 1, 50):
+                if record.seq <= to_seq and record.subject.startswith(prefix):
+                    yield record
+            from_seq += 50
 
     async def get(self, seq: int) -> Record | None:
         await self.ask()
@@ -180,8 +201,9 @@ class MemoryClient:
             self._broken += self._faults.dice.randrange(2)
             raise LogUnavailableError("lost")
 
-    async def _deliver(self, messages: list[Message], answer: "asyncio.Future[int]") -> None:
-        boots = self._log.boots
+    async def _deliver(
+        self, messages: list[Message], boots: int, answer: "asyncio.Future[int]"
+    ) -> None:
         await self._faults.pause()
         if self._faults.lose():
             self._broken += self._faults.dice.randrange(2)

@@ -75,6 +75,9 @@ def judge(records: Iterable[Record], catalogue: Catalogue) -> None:
         assert ids == due_ids, f"{name}: order"
         for mine, theirs in zip(there, due, strict=True):
             assert mine == theirs, f"{name}: bytes of {mine[0]} differ"
+    for lost in started(records, "input_lost"):
+        still = [each.seq for each in records if lost.from_seq <= each.seq <= lost.to_seq]
+        assert not still, f"{lost.name} says that it lost what is there: {still[:5]}"
     plans = [plan for plan in plans_of(records) if plan.name in catalogue]
     report = verify_log(records, plans, {}, lambda name, version: catalogue[name][version]())
     assert report.verdict == "equal", report.processors

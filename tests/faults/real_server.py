@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import os
 import shutil
 import signal
+import struct
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from nemesis.streams.children import die_with_parent
@@ -12,6 +15,9 @@ from nemesis.streams.log import Log, connect
 from nemesis.streams.permissions import STREAM
 from nemesis.streams.provision import Limits, provision, wanted_streams
 from nemesis.streams.server import nats_server_program
+
+_HEADER = struct.Struct("<IQQH")
+"""Length, sequence, time and length of the subject (nats-server, server/filestore.go)."""
 
 
 class RealServer:
@@ -68,6 +74,29 @@ class RealServer:
         shutil.copytree(self._folder / name, self._folder / "store")
         await self._launch()
 
+    async def tear_store(self, lost_min: int) -> int:
+        """Come back without the last messages, the store ending inside a batch; how many are lost.
+
+        At least `lost_min` are.
+        """
+        await self._end(signal.SIGKILL)
+        messages = self._folder / "store" / "jetstream" / "$G" / "streams" / STREAM / "msgs"
+        block = max(messages.glob("*.blk"), key=lambda path: int(path.stem))
+        stored = list(_stored(block.read_bytes()))
+        for at in range(len(stored) - lost_min, 0, -1):
+            end, subject = stored[at - 1]
+            if (
+                subject.startswith(b"nemesis.events.note_added.")
+                and b".telemetry." not in stored[at][1]
+            ):
+                os.truncate(block, end)
+                break
+        else:
+            raise AssertionError("no batch in the last block")
+        (messages / "index.db").unlink(missing_ok=True)  # it is made anew from what is there
+        await self._launch()
+        return len(stored) - at
+
     async def _launch(self) -> None:
         ports = self._folder / "ports"
         shutil.rmtree(ports, ignore_errors=True)
@@ -107,3 +136,13 @@ class RealServer:
             self._process.send_signal(how)
             await asyncio.to_thread(self._process.wait)
             self._process = None
+
+
+def _stored(block: bytes) -> Iterator[tuple[int, bytes]]:
+    """(end, subject) of each message in a block of the store."""
+    at = 0
+    while at + _HEADER.size <= len(block):
+        length, _, _, subject_length = _HEADER.unpack_from(block, at)
+        subject_at = at + _HEADER.size
+        at += length & ~(1 << 31)  # the highest bit says that there are headers
+        yield at, block[subject_at : subject_at + subject_length]

@@ -40,6 +40,7 @@ class Stage:
         self._lines_count = 0
         self._dice = random.Random(7)
         self._pumping: asyncio.Task[None] | None = None
+        self._flowing = False
         self.ticking = True
 
     def copies_folder(self, copy: str) -> Path:
@@ -89,22 +90,24 @@ class Stage:
         """Ordinary traffic at about 200 lines a second until this or `settle` ends it."""
 
         async def pump() -> None:
-            while True:
+            while self._flowing:
                 await self.lines(5)
                 await asyncio.sleep(0.025)
 
+        self._flowing = True
         self._pumping = asyncio.ensure_future(pump())
         try:
             yield
-        finally:
-            await self.quiet()
+        except BaseException:
+            self._pumping.cancel()  # the log may be gone
+            raise
+        await self.quiet()
 
     async def quiet(self) -> None:
-        """No more ordinary traffic."""
+        """No more ordinary traffic: nothing of it is under way either."""
+        self._flowing = False
         if self._pumping is not None:
-            self._pumping.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._pumping
+            await self._pumping
             self._pumping = None
 
     @asynccontextmanager
@@ -150,8 +153,14 @@ class Stage:
     async def settle(self) -> list[Record]:
         """Wait until every copy has read all that there is and every input is answered; judge."""
         await self.quiet()
-        await self.until(self._all_answered)
-        records = await self.records()
+        records: list[Record] = []
+
+        async def answered() -> bool:
+            nonlocal records
+            records = await self._answered_records()
+            return bool(records)
+
+        await self.until(answered)
         judge(records, CATALOGUE)
         return records
 
@@ -161,21 +170,25 @@ class Stage:
             while not await holds():  # noqa: ASYNC110  # what it waits for is in other processes
                 await asyncio.sleep(0.1)
 
-    async def _all_answered(self) -> bool:
-        """Judged at the last record that is not a position: copies write no others at rest."""
+    async def _answered_records(self) -> list[Record]:
+        """The log, if every copy has answered all of it, else nothing.
+
+        Judged at the last record that is not a position: copies write no others at rest. What the
+        copies say is older than what is read of the log, so an answer they speak of is in it.
+        """
+        told = {copy: self.status(copy) for copy in self.proxies}
         try:
             records = await self.records()
         except LogUnavailableError:
-            return False
+            return []
         end = max(r.seq for r in records if not r.subject.startswith("nemesis.cursor."))
-        for copy in self.proxies:
-            there = {status.name for status in self.status(copy)}
-            if there != set(CATALOGUE):
-                return False
-            last = records[-1].seq  # one that read further has not noticed that the log is shorter
-            if any(not end <= min(s.in_seq, s.read_seq) <= last for s in self.status(copy)):
-                return False
-        return True
+        last = records[-1].seq  # one that read further has not noticed that the log is shorter
+        for statuses in told.values():
+            if {status.name for status in statuses} != set(CATALOGUE):
+                return []
+            if any(not end <= min(s.in_seq, s.read_seq) <= last for s in statuses):
+                return []
+        return records
 
 
 @asynccontextmanager

@@ -12,8 +12,8 @@ from tests.faults.oracle import recorded, started
 from tests.faults.proxy import POINTS
 from tests.faults.stage import Stage, stage
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 REPEATS = int(os.environ.get("NEMESIS_FAULT_REPEATS", "3"))
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120 + 60 * REPEATS)]
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["cut", "killed"])

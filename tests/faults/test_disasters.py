@@ -2,7 +2,7 @@
 
 After each: the log by the readers' rule equals an undisturbed run's, nothing lost, nothing twice,
 order kept, and every copy has advanced to the end. The same for the effects of actors:
-tests/faults/test_effects.py.
+tests/faults/test_recovery.py.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from tests.faults import traffic
 from tests.faults.oracle import recorded, started
 from tests.faults.stage import Stage, stage
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 KILLS = int(os.environ.get("NEMESIS_FAULT_KILLS", "20"))
+pytestmark = [pytest.mark.server, pytest.mark.timeout(300 + 10 * KILLS)]
 
 
 def test_copies_and_servers_killed_and_a_copy_that_stops_for_ten_seconds(tmp_path: Path) -> None:
@@ -157,6 +157,24 @@ def test_a_store_that_lost_its_last_hundred_messages_is_noticed_and_built_upon(
             assert len(started(records, "log_shortened")) > 0
             await here.lines(100)
             await here.settle()
+
+    asyncio.run(main())
+
+
+def test_a_store_that_ends_inside_a_batch_is_built_upon_and_says_each_thing_once(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as here, here.copies("a", "b"):
+            for lost_min in (1, 100, 2):
+                await here.lines(120)
+                await here.settle()
+                async with here.traffic():
+                    await asyncio.sleep(0.5)
+                    assert await here.server.tear_store(lost_min) >= lost_min
+            records = await here.settle()
+            assert len(started(records, "log_shortened")) > 0
+            assert started(records, "processor_diverged") == []
 
     asyncio.run(main())
 

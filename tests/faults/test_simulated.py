@@ -188,6 +188,36 @@ def test_floods_crashes_upgrades_full_and_older_stores_change_nothing(
     run(main())
 
 
+@pytest.mark.parametrize("seed", range((SEEDS + 1) // 2))
+def test_a_store_that_ends_inside_a_batch_is_built_upon_and_says_each_thing_once(
+    seed: int, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        dice = random.Random(seed)
+        log = MemoryLog()
+        begin(log)
+        faults = Faults(seed, lost_per_mille=(0, 30)[seed % 2])
+        made = [CATALOGUE["counting"][1], CATALOGUE["counting"][2], CATALOGUE["echoing"][1]]
+        copies = [Copy(log, faults, tmp_path, *made) for _ in range(1 + seed % 3)]
+        due = set(dice.sample(range(40, 250), 6))
+
+        def tear(at: int) -> None:
+            torn = [seq for seq in range(log.last_seq - 150, log.last_seq) if inside(log, seq)]
+            if at in due and torn:
+                log.roll_back(dice.choice(torn))
+
+        await play(log, copies, in_turn(seed, 250, worse=True), dice=dice, kills=3, worse=tear)
+        settled(log, copies)
+        assert log.torn_count >= 3
+
+    run(main())
+
+
+def inside(log: MemoryLog, seq: int) -> bool:
+    """Whether a store may end here: inside a batch, behind the activations of `begin`."""
+    return seq > 20 and log.inside_a_batch(seq)
+
+
 def test_an_input_without_conclusions_is_answered_when_nothing_else_happens(tmp_path: Path) -> None:
     async def main() -> None:
         log = MemoryLog()

@@ -116,7 +116,8 @@ class Watch:
         self.last_seq = bounds.last_seq
         if bounds.last_seq < read_seq:
             raise ShortenedError(read_seq, bounds.last_seq)
-        if read_seq:  # also where the log ends just there: it may have grown again so far
+        # a log that ends just there may have grown again so far
+        if read_seq and (bounds.last_seq > read_seq or bounds.last_stored_ns != stored_ns):
             record = await self._logs[0].get(read_seq)
             if record is not None and record.stored_ns != stored_ns:
                 raise ShortenedError(read_seq, bounds.last_seq)

@@ -59,11 +59,11 @@ class Desk(MemoryClient):
         self.stored()
         return seq
 
-    async def last(self, subject: str) -> Record | None:
+    async def last(self, subject: str, *, up_to_seq: int = 0) -> Record | None:
         self.reads += 1
         if self.unread:
             raise self.unread.pop(0)
-        return self.log.last(subject)
+        return self.log.last(subject, up_to_seq)
 
 
 class Copy:

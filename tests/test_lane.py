@@ -15,6 +15,7 @@ from nemesis.streams.batch import Message
 from nemesis.streams.deaths import DEATHS_MAX, Deaths
 from nemesis.streams.lane import AHEAD_MAX, Lane, StaleCopyError, StepCrashedError
 from nemesis.streams.position import Position, encode, position_of
+from nemesis.streams.watch import Watch
 from tests.faults import traffic
 from tests.faults.memory_log import Faults, MemoryClient, MemoryLog
 from tests.faults.processors import Counting, CountingNext
@@ -31,18 +32,16 @@ class Story:
         self.log = MemoryLog()
         self.opened: list[Deaths] = []
 
-    async def _verified(self) -> None:
-        return None
-
     def made(self, processor: Processor | None = None, period_s: float = 10.0) -> Lane:
         processor = processor or Counting()
         deaths = Deaths(self.folder, f"{processor.name}@{processor.version}")
         self.opened.append(deaths)
+        client = MemoryClient(self.log, Faults(0, delay_s=0))
         return Lane(
-            MemoryClient(self.log, Faults(0, delay_s=0)),
+            client,
             processor,
             deaths=deaths,
-            verified=self._verified,
+            watch=Watch([client]),
             snapshot_period_s=period_s,
         )
 

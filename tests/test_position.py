@@ -11,7 +11,6 @@ from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Record
 from nemesis.schemas.kept import ProcessorAdvanced, SnapshotTaken
 from nemesis.streams.position import (
-    READ_ATTEMPTS_MAX,
     Position,
     StateMissingError,
     position_of,
@@ -38,21 +37,25 @@ def taken(in_seq: int, state: bytes, *, inside: bool = True) -> SnapshotTaken:
 
 
 class Shelf:
-    """The last messages of a log and its states; `moves` happen after as many reads of a cursor."""
+    """A position at 100, snapshots at 99 and before it, and states."""
 
-    def __init__(self, cursor: ProcessorAdvanced | None, snapshot: SnapshotTaken | None) -> None:
-        self.messages: dict[str, Any] = {CURSOR: cursor, SNAPSHOT: snapshot}
+    def __init__(self, cursor: ProcessorAdvanced | None, *snapshots: SnapshotTaken | bytes) -> None:
+        """`snapshots`: the newest one first."""
+        self.messages: list[Record] = []
         self.states: dict[str, bytes] = {}
-        self.moves: dict[int, ProcessorAdvanced] = {}
-        self.reads = 0
+        if cursor is not None:
+            self.add(100, CURSOR, cursor)
+        for at, snapshot in enumerate(snapshots):
+            self.add(99 - at, SNAPSHOT, snapshot)
 
-    async def last(self, subject: str) -> Record | None:
-        if subject == CURSOR:
-            self.reads += 1
-            self.messages[CURSOR] = self.moves.get(self.reads, self.messages[CURSOR])
-        data = self.messages.get(subject)
+    def add(self, seq: int, subject: str, data: Any) -> None:
         payload = data if isinstance(data, bytes) else msgspec.msgpack.encode(data)
-        return None if data is None else Record(100, subject, 0, payload)
+        self.messages.append(Record(seq, subject, 0, payload))
+
+    async def last(self, subject: str, *, up_to_seq: int = 0) -> Record | None:
+        found = [each for each in self.messages if each.subject == subject]
+        found = [each for each in found if not up_to_seq or each.seq <= up_to_seq]
+        return max(found, key=lambda each: each.seq, default=None)
 
     async def put(self, data: bytes) -> str:
         raise AssertionError("reading stores nothing")
@@ -76,7 +79,7 @@ def test_a_position_says_everything_that_its_fact_says() -> None:
 
 
 def test_a_processor_that_never_answered_has_no_position() -> None:
-    shelf = Shelf(None, None)
+    shelf = Shelf(None)
     assert asyncio.run(read_position(shelf, "counting")) == Position()
     assert read(shelf) == (Position(), None)
     assert not Position().exists
@@ -112,12 +115,17 @@ def test_a_large_state_is_filled_in_from_the_store_of_states() -> None:
     assert read(shelf)[1] == taken(4, b"large")
 
 
-def test_a_state_newer_than_the_position_was_written_between_the_reads() -> None:
-    shelf = Shelf(advanced(3), taken(4, b"state"))
-    shelf.moves[READ_ATTEMPTS_MAX] = advanced(4)
-    position, state = read(shelf)
-    assert (position.in_seq, state) == (4, taken(4, b"state"))
-    assert shelf.reads == READ_ATTEMPTS_MAX
+def test_a_state_behind_the_position_was_written_between_the_reads() -> None:
+    shelf = Shelf(advanced(3), taken(2, b"state"))
+    shelf.add(101, SNAPSHOT, taken(4, b"newer"))
+    assert read(shelf)[1] == taken(2, b"state")
+    assert read(Shelf(None, taken(4, b"newer"))) == (Position(), None)
+
+
+def test_a_state_whose_position_a_torn_store_has_lost_is_passed_over() -> None:
+    torn = [taken(9, b"torn"), taken(8, b"torn too")]
+    assert read(Shelf(advanced(7), *torn, taken(7, b"state")))[1] == taken(7, b"state")
+    assert read(Shelf(advanced(7), *torn))[1] is None
 
 
 def test_a_position_whose_state_is_gone_says_where_to_look() -> None:
@@ -129,14 +137,11 @@ def test_a_position_whose_state_is_gone_says_where_to_look() -> None:
     assert raised.value.hint == (
         "is the store of states complete? `nats object ls NEMESIS_STATE | grep counting`"
     )
-    assert shelf.reads == READ_ATTEMPTS_MAX
 
 
 def test_a_snapshot_that_is_none_is_refused() -> None:
-    shelf = Shelf(advanced(5), None)
-    shelf.messages[SNAPSHOT] = b"\xc1"
-    with pytest.raises(MalformedFactError, match=r"^snapshot at 100: \w"):
-        read(shelf)
+    with pytest.raises(MalformedFactError, match=r"^snapshot at 99: \w"):
+        read(Shelf(advanced(5), b"\xc1"))
 
 
 def test_a_state_with_another_hash_is_refused() -> None:

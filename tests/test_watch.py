@@ -220,6 +220,16 @@ def test_a_log_that_goes_on_without_us_is_a_halt_after_ten_seconds() -> None:
     play(story)
 
 
+def test_a_log_that_grew_again_to_just_where_it_ended_is_another_one() -> None:
+    async def story(log: MemoryLog, client: Counted, watch: Watch) -> None:
+        log.roll_back(3)
+        log.append(traffic.line(8, "new"), traffic.line(9, "new"))
+        with pytest.raises(ShortenedError, match="record 5 was read"):
+            await watch.verified()
+
+    play(story)
+
+
 def test_a_log_without_news_is_no_halt() -> None:
     async def story(log: MemoryLog, client: Counted, watch: Watch) -> None:
         await watched(watch, 3 * STALLED_S)

@@ -395,12 +395,37 @@ def test_a_graver_verdict_after_a_restart_in_place_is_answered_too(cell: Cell) -
     cell.carry_out()
     cell.tick(2)
     assert cell.last(RecoveryDecided).action == "restart_rank"
-    cell.blame("gpu.off_bus", 3)
     cell.carry_out()
+    cell.blame("gpu.off_bus", 3)
     assert cell.kinds[2:] == ["QuiesceDecided"]
     cell.carry_out()
     decided = cell.last(RecoveryDecided)
     assert (decided.action, decided.epoch, decided.removed_ranks) == ("shrink", 2, (3,))
+
+
+def test_ranks_that_moved_stay_where_they_are_when_the_job_shrinks() -> None:
+    every_node = {"nodes_out_max": 100, "nodes_out_share_max_ppm": 1_000_000}
+    shrinks = {"playbooks": {"gpu.stall": ["shrink"]}}
+    cell = Cell(policy=ACT | every_node | shrinks)
+    cell.submit(spares=("n4", "n5"))
+    cell.blame("gpu.off_bus", 3)
+    cell.carry_out()
+    swap = cell.last(RecoveryDecided)
+    assert (swap.action, swap.joined_nodes) == ("swap_node", ("n4",))
+    cell.carry_out()
+    cell.blame("gpu.stall", 6, node="n3", incident="i-2")
+    cell.carry_out()
+    shrink = cell.last(RecoveryDecided)
+    assert (shrink.removed_ranks, shrink.placements) == (
+        (6,),
+        (Placement(node="n4", ranks="2-3"),),
+    )
+    cell.carry_out()
+    cell.blame("gpu.off_bus", 0, node="n0", incident="i-3")
+    cell.carry_out()
+    again = cell.last(RecoveryDecided)
+    assert (again.action, again.joined_nodes) == ("swap_node", ("n5",))
+    assert {each.node: each.ranks for each in again.placements} == {"n4": "2-3", "n5": "0-1"}
 
 
 def test_two_incidents_of_a_job_are_answered_by_one_membership(cell: Cell) -> None:

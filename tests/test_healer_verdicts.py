@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
+from nemesis.schemas.done import AttemptStarted
 from nemesis.schemas.inferred import Culprit
 from nemesis.schemas.operated import BreakerReset, JobSubmitted, PauseSet
 from tests.healer_cell import ACT, SECOND_NS, Cell
@@ -38,6 +39,50 @@ def test_a_verdict_on_a_class_alone_is_known_enough(cell: Cell) -> None:
 def test_ranks_that_a_verdict_names_come_before_those_of_its_nodes(cell: Cell) -> None:
     cell.blame("host.memory", 3, culprits=N1)
     assert cell.last(QuiesceDecided).dead_ranks == (3,)
+
+
+def test_a_restart_is_taken_back_when_a_verdict_says_that_the_gpu_of_the_rank_is_dead() -> None:
+    cell = made(ACT)
+    cell.exit(3)
+    cell.carry_out()
+    cell.at_once = False
+    cell.tick(2)  # waited long enough: decided without the verdict that lies in the log by then
+    cell.blame("gpu.off_bus", 3)
+    restart = cell.last(RecoveryDecided)
+    assert restart.action == "restart_rank"
+    cell.at_once = True
+    cell.flush()
+    shrink = cell.last(RecoveryDecided)
+    assert (shrink.action, shrink.removed_ranks) == ("shrink", (3,))
+    assert shrink.epoch == restart.epoch + 1
+    assert shrink.incident == "i-1"
+    cell.tick(2)
+    assert len(cell.all(RecoveryDecided)) == 2
+
+
+def test_a_restart_under_way_is_taken_back_by_a_verdict_too_and_a_swap_is_not() -> None:
+    cell = made(ACT, spares=("n4",))
+    cell.exit(3)
+    cell.carry_out()
+    cell.tick(2)
+    restart = cell.last(RecoveryDecided)
+    assert restart.action == "restart_rank"
+    cell.attempt(AttemptStarted, restart.decision, deadline_ns=cell.now_ns + 30 * SECOND_NS)
+    cell.blame("gpu.off_bus", 3)
+    assert cell.last(RecoveryDecided).action == "swap_node"
+    cell.blame("gpu.memory", 3, incident="i-2")
+    cell.tick(2)
+    assert cell.last(RecoveryDecided).action == "swap_node"
+
+
+def test_a_restart_that_would_be_decided_again_is_not_taken_back() -> None:
+    cell = made(ACT | {"playbooks": {"gpu.off_bus": ["swap_node", "restart_rank"]}})
+    cell.exit(3)
+    cell.carry_out()
+    cell.tick(2)
+    cell.blame("gpu.off_bus", 3)
+    cell.tick(2)
+    assert [each.action for each in cell.all(RecoveryDecided)] == ["restart_rank"]
 
 
 def test_ranks_are_named_for_the_first_of_the_jobs_only(cell: Cell) -> None:

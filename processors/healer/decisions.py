@@ -7,13 +7,20 @@ only when it is read from the log. The phases are in healer.py.
 from nemesis.processors.healer import limits
 from nemesis.processors.healer.facts import hold, is_paused, recovery, withhold
 from nemesis.processors.healer.ladder import Choice, Fault, JobView, NoRung, choose
+from nemesis.processors.healer.playbooks import RANK_OF
 from nemesis.processors.healer.state import (
     HealerState,
     JobState,
     Pending,
     ranks_of,
 )
-from nemesis.processors.healer.verdicts import fault_of, outgrown, rungs_of, settle
+from nemesis.processors.healer.verdicts import (
+    blames_restarted,
+    fault_of,
+    outgrown,
+    rungs_of,
+    settle,
+)
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.done import Attempt, AttemptCompleted, AttemptFailed, AttemptStarted
 from nemesis.schemas.facts import Conclusion, Fact
@@ -71,15 +78,13 @@ def _is_known(state: HealerState, job: JobState, fact: Fact) -> bool:
 def _conclude(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     """Plan the membership, once, from all that is known."""
     fault = fault_of(state, job)
-    policy = state.policy
-    protected = {*state.protected, *policy.protected_nodes}
     if not fault.dead and not any(verdict.known for verdict in job.verdicts):
         if not job.holds:
             close(job)
             return []
         choice: Choice | NoRung = _lifted(job)
     else:
-        choice = choose(fault, _usable(state, job), policy, protected=protected, failed=job.failed)
+        choice = _chosen(state, job, fault)
     if isinstance(choice, NoRung):
         return [
             withhold(
@@ -157,7 +162,7 @@ def _watch(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     pending, now_ns = job.pending, fact.log_time_ns
     assert pending is not None, f"{job.submitted.job} recovers without a decision"
     going_on = ranks_of(pending.members) - ranks_of(pending.started)
-    if outgrown(state, job, pending.action, going_on):
+    if outgrown(state, job, pending.action, going_on) or _is_in_vain(state, job, pending):
         job.phase, job.pending, job.opened_ns = "holding", None, max(1, now_ns)
         return []
     if now_ns <= max(pending.deadline_ns, pending.claim_deadline_ns):
@@ -176,6 +181,24 @@ def _watch(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
             decision=pending.decision,
         )
     ]
+
+
+def _is_in_vain(state: HealerState, job: JobState, pending: Pending) -> bool:
+    """Whether it starts ranks anew where they cannot run, as a verdict says that came after it.
+
+    What it was decided on is known no more; but a decision that knew the verdict would have been
+    the same as today's, and so is never taken back for a lesser one or for itself.
+    """
+    if not blames_restarted(state, job, pending):
+        return False
+    choice = _chosen(state, job, fault_of(state, job))
+    return isinstance(choice, Choice) and RANK_OF[choice.action] > RANK_OF[pending.action]
+
+
+def _chosen(state: HealerState, job: JobState, fault: Fault) -> Choice | NoRung:
+    protected = {*state.protected, *state.policy.protected_nodes}
+    usable = _usable(state, job)
+    return choose(fault, usable, state.policy, protected=protected, failed=job.failed)
 
 
 def take_outcome(state: HealerState, job: JobState, attempt: Attempt) -> bool:
@@ -232,6 +255,7 @@ def _lifted(job: JobState) -> Choice:
         target=f"job/{job.submitted.job}",
         regroups=True,
         members=tuple(sorted(ranks_of(job.members))),
+        placements=job.moved,
     )
 
 

@@ -22,6 +22,7 @@ follows the log and not what this copy believes to have said.
 | recovering | attempt_completed | running, new epoch | |
 | recovering | attempt_failed, outcome unknown, claim out of time | holding | |
 | recovering | another member lost | holding | |
+| recovering | a verdict: what is started anew cannot run there | holding | |
 | recovering | nobody claimed or approved it in time | waiting * | recovery_withheld |
 | recovering | decision_vetoed | waiting | |
 | waiting | new verdict, policy, breaker reset, pause lifted | holding | |

@@ -129,6 +129,7 @@ def _reinit(fault: Fault, job: JobView, world_min: int) -> Choice | str:
         target=f"job/{job.submitted.job}",
         regroups=True,
         members=tuple(sorted(job.members)),
+        placements=_placements(job, job.members, {}),
     )
 
 
@@ -149,6 +150,7 @@ def _restart_rank(fault: Fault, job: JobView, world_min: int) -> Choice | str:
         members=tuple(sorted(job.members)),
         started=tuple(sorted(fault.dead)),
         state_from="peer",
+        placements=_placements(job, job.members, {}),
     )
 
 
@@ -166,6 +168,7 @@ def _shrink(fault: Fault, job: JobView, world_min: int) -> Choice | str:
         regroups=True,
         members=tuple(sorted(left)),
         removed=tuple(sorted(gone)),
+        placements=_placements(job, left, {}),
         nodes_out=_emptied(fault, job, left),
     )
 

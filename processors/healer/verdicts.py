@@ -14,8 +14,10 @@ from nemesis.processors.healer.state import (
     VERDICTS_MAX,
     HealerState,
     JobState,
+    Pending,
     Verdict,
     bounded,
+    ranks_of,
 )
 from nemesis.schemas.codes import Action
 from nemesis.schemas.components import node_of
@@ -104,6 +106,23 @@ def outgrown(state: HealerState, job: JobState, action: Action, going_on: frozen
         verdict.known
         and first_rung(state.policy, verdict) > RANK_OF[action]
         and _blamed(job, verdict) & going_on
+        for verdict in job.verdicts
+    )
+
+
+def blames_restarted(state: HealerState, job: JobState, pending: Pending) -> bool:
+    """Whether a verdict names ranks that an action under way does not cure and starts in place."""
+    view = job.view()
+    moves = {rank: each.node for each in pending.placements for rank in ranks_of(each.ranks)}
+    in_place = {
+        rank
+        for rank in ranks_of(pending.started) & view.members
+        if moves.get(rank, view.node_of(rank)) == view.node_of(rank)
+    }
+    return any(
+        verdict.known
+        and first_rung(state.policy, verdict) > RANK_OF[pending.action]
+        and not _blamed(job, verdict).isdisjoint(in_place)
         for verdict in job.verdicts
     )
 

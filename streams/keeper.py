@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal
 
-from nemesis.schemas.facts import decode_conclusion, encode_conclusion
+from nemesis.schemas.facts import decode_conclusion, decode_observation, encode_conclusion
 from nemesis.schemas.kept import LogMeasured
 from nemesis.streams.errors import LogFullError, LogUnavailableError
 from nemesis.streams.log import Bounds, Log
@@ -81,21 +81,26 @@ async def run(
     """
     loop = asyncio.get_running_loop()
     due = heard = loop.time()
-    last_seq, silent = 0, False
+    time_ns = tick_ns = 0
+    silent = False
     while True:
         with suppress(LogUnavailableError, LogFullError):
             if loop.time() >= due:
                 await measure(log, now_ns())
                 due = loop.time() + period_s
             tick = await log.last(TICK_SUBJECT)
-            if tick is not None and tick.seq != last_seq:
-                last_seq, heard = tick.seq, loop.time()
+            if tick is not None:
+                tick_ns = decode_observation("tick", tick.payload).at_ns
+            if tick_ns > time_ns:  # a tick that does not advance log time is no clock
+                time_ns, heard = tick_ns, loop.time()
         quiet_s = loop.time() - heard
         if (quiet_s > TICK_SILENCE_S) != silent:
             silent = not silent
-            alarm(
-                f"no tick for {quiet_s:.0f} s: log time stands still"
-                if silent
-                else "the clock ticks again"
-            )
+            alarm(_silence(quiet_s, time_ns - tick_ns) if silent else "the clock ticks again")
         await asyncio.sleep(WATCH_PERIOD_S)
+
+
+def _silence(quiet_s: float, behind_ns: int) -> str:
+    if behind_ns > 0:
+        return f"log time stands still: the last tick lies {behind_ns / 1e9:.0f} s behind it"
+    return f"no tick for {quiet_s:.0f} s: log time stands still"

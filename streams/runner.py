@@ -152,6 +152,7 @@ class Runner:
 
     async def _pass_on(self, from_seq: int) -> None:
         last_seq = from_seq - 1
+        self.watch.begin()
         async with self.lanes[0].log.reader(from_seq) as reader:
             while True:
                 records = await reader.next()
@@ -165,8 +166,8 @@ class Runner:
                             lane.lost(last_seq + 1, record.seq - 1)
                     last_seq = record.seq
                     item = Input(record)
-                    if item.token == "tick":
-                        self.watch.ticked()
+                    if item.token == "tick" and item.decoded() is not None:
+                        self.watch.ticked(item.value.at_ns)
                     for lane in self.lanes:
                         if lane.feed(item) and lane.full:
                             await self._let_write(lane)
@@ -188,7 +189,7 @@ class Runner:
         silent = self.watch.clock_silent
         if silent != self._clock_alarm:
             self._clock_alarm = silent
-            _log.warning("no clock tick for 5 s" if silent else "the clock ticks again")
+            _log.warning("%s", self.watch.clock_state)
         write_status(self._folder, self.status())
 
     async def _tell_difference(self, lane: Lane) -> None:

@@ -52,6 +52,7 @@ class Watch:
         self._verified_count = self.lost_count
         self._read_at = asyncio.get_running_loop().time()
         self._tick_at = self._read_at
+        self._time_ns = self._tick_ns = 0
 
     @property
     def lost_count(self) -> int:
@@ -60,8 +61,21 @@ class Watch:
 
     @property
     def clock_silent(self) -> bool:
-        """No tick came in for too long: timeouts and validity stand still."""
+        """Log time stands still for too long, and timeouts and validity with it."""
         return asyncio.get_running_loop().time() - self._tick_at > CLOCK_SILENT_S
+
+    @property
+    def clock_state(self) -> str:
+        """How the clock is, in one line."""
+        if not self.clock_silent:
+            return "the clock ticks again"
+        behind_ns = self._time_ns - self._tick_ns
+        if behind_ns <= 0:
+            return f"no clock tick for {CLOCK_SILENT_S:g} s"
+        return (
+            f"the clock stands still: ticks come {behind_ns / 1e9:.0f} s behind log time,"
+            " some ticker's clock had run ahead"
+        )
 
     def read(self, record: Record) -> None:
         """Records up to this one arrived."""
@@ -69,9 +83,16 @@ class Watch:
         self._read_stored_ns = record.stored_ns
         self._read_at = asyncio.get_running_loop().time()
 
-    def ticked(self) -> None:
-        """A tick came in."""
-        self._tick_at = asyncio.get_running_loop().time()
+    def begin(self) -> None:
+        """Reading begins anew, further back."""
+        self._time_ns = self._tick_ns = 0
+
+    def ticked(self, at_ns: int) -> None:
+        """A tick came in; one that does not lead beyond the latest is no sign of a clock."""
+        self._tick_ns = at_ns
+        if at_ns > self._time_ns:
+            self._time_ns = at_ns
+            self._tick_at = asyncio.get_running_loop().time()
 
     async def verified(self) -> None:
         """Return once the log is known to be the one that was read.

@@ -341,6 +341,8 @@ def test_status_says_where_the_log_and_each_processor_stand(cell: Cell) -> None:
     assert f"copy of attribution version 1: process {os.getpid()} reading" in text
     assert text.startswith("log reading: sequences 1 to")
     assert "attribution" in text
+    assert now["clock_behind_ns"] == 0
+    assert "stands still" not in text
 
 
 # Who is not there, and who may not

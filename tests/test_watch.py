@@ -20,6 +20,8 @@ from tests.faults import traffic
 from tests.faults.memory_log import Faults, MemoryClient, MemoryLog
 from tests.faults.virtual_time import run
 
+SECOND_NS = 1_000_000_000
+
 
 class Counted(MemoryClient):
     """A connection that counts what it is asked, breaks when told, and answers at once."""
@@ -287,7 +289,30 @@ def test_the_clock_is_silent_after_five_seconds_without_a_tick() -> None:
         assert watch.clock_silent
         watch.read(Record(6, "nemesis.telemetry.n001.kernel", 0, b""))
         assert watch.clock_silent
-        watch.ticked()
+        assert watch.clock_state == "no clock tick for 5 s"
+        watch.ticked(9)
         assert not watch.clock_silent
+        assert watch.clock_state == "the clock ticks again"
+
+    play(story)
+
+
+def test_ticks_that_do_not_advance_log_time_are_no_clock() -> None:
+    async def story(log: MemoryLog, client: Counted, watch: Watch) -> None:
+        watch.ticked(100 * SECOND_NS)
+        for second in range(60, 67):
+            await asyncio.sleep(1)
+            watch.ticked(second * SECOND_NS)
+        assert watch.clock_silent
+        assert watch.clock_state == (
+            "the clock stands still: ticks come 34 s behind log time,"
+            " some ticker's clock had run ahead"
+        )
+        watch.ticked(101 * SECOND_NS)
+        assert not watch.clock_silent
+        watch.begin()
+        watch.ticked(3 * SECOND_NS)  # what is read again is not behind
+        await asyncio.sleep(CLOCK_SILENT_S + 1)
+        assert watch.clock_state == "no clock tick for 5 s"
 
     play(story)

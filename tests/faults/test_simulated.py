@@ -7,6 +7,7 @@ that comes back older. After every run the log equals what an undisturbed run wo
 import asyncio
 import os
 import random
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -250,6 +251,27 @@ def test_a_copy_can_be_stopped_while_the_log_is_away(tmp_path: Path) -> None:
         assert living.done()
 
     run(main())
+
+
+def test_a_ticker_that_had_run_ahead_is_told_with_how_far(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        log = MemoryLog()
+        begin(log)
+        copy = Copy(log, Faults(1), tmp_path, CATALOGUE["counting"][1])
+        living = asyncio.ensure_future(copy.live())
+        log.append(traffic.tick(50))
+        for second in range(1, 60):
+            await asyncio.sleep(1)
+            log.append(traffic.tick(second, start_ns=2))
+        await asyncio.sleep(2)
+        living.cancel()
+
+    run(main())
+    alarms = [each.getMessage() for each in caplog.records if "clock" in each.getMessage()]
+    assert alarms[1:] == ["the clock ticks again"]
+    assert re.match(r"the clock stands still: ticks come 4\d s behind log time", alarms[0])
 
 
 def test_what_the_log_refuses_for_good_is_replaced_by_a_fact_and_the_rest_goes_on(

@@ -59,6 +59,8 @@ class Status(msgspec.Struct, kw_only=True):
     log_time_ns: int
     clock_age_ns: int | None
     """Since the last tick was stored, by this machine's clock; None where there was none."""
+    clock_behind_ns: int
+    """How far the last tick lies behind log time, which stands still for as long."""
     processors: list[Standing]
     copies: list[Copy]
 
@@ -121,15 +123,13 @@ async def _measure(log: "Log", cell: str) -> Status:
     from nemesis.streams.position import position_of
 
     standings: list[Standing] = []
-    tick = await log.last("nemesis.telemetry.clock.tick")
-    log_time_ns = decode_observation("tick", tick.payload).at_ns if tick is not None else 0
     cursors = await subjects(log, "nemesis.cursor.*")
-    records = {subject: await log.last(subject) for subject in cursors}
+    positions = {subject: position_of(await log.last(subject)) for subject in cursors}
+    tick = await log.last("nemesis.telemetry.clock.tick")  # later than any that they had seen
+    tick_ns = decode_observation("tick", tick.payload).at_ns if tick is not None else 0
+    log_time_ns = max([tick_ns, *(each.log_time_ns for each in positions.values())])
     bounds = await log.bounds()
-    for subject, record in records.items():
-        if record is None:
-            continue
-        position = position_of(record)
+    for subject, position in positions.items():
         standings.append(
             Standing(
                 name=name_of(subject.rpartition(".")[2]),
@@ -149,6 +149,7 @@ async def _measure(log: "Log", cell: str) -> Status:
         fill_ppm=bounds.used_bytes * 1_000_000 // limit if limit > 0 else 0,
         log_time_ns=log_time_ns,
         clock_age_ns=time.time_ns() - tick.stored_ns if tick is not None else None,
+        clock_behind_ns=log_time_ns - tick_ns,
         processors=standings,
         copies=[],
     )
@@ -158,6 +159,8 @@ def _print(now: Status) -> None:
     from nemesis.schemas.envelope import rfc3339
 
     age = "no clock" if now.clock_age_ns is None else f"clock {now.clock_age_ns / 1e9:.1f} s old"
+    if now.clock_behind_ns > 0:
+        age = f"clock {now.clock_behind_ns / 1e9:.0f} s behind log time, which stands still"
     say(
         f"log {now.cell}: sequences {now.first_seq} to {now.last_seq},"
         f" {now.used_bytes / 2**20:.1f} MiB, {now.fill_ppm / 10_000:.1f} % full, {age},"

@@ -6,12 +6,14 @@ runner's (streams/runner.py).
 """
 
 import asyncio
+import logging
 from typing import Final, Literal
 
 from nemesis.processors.fold import Emission, Fold, Input
 from nemesis.processors.processor import Processor
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Record, cursor_subject
+from nemesis.schemas.kept import SnapshotTaken
 from nemesis.streams.commit import Committer
 from nemesis.streams.comparison import Comparison, Difference
 from nemesis.streams.deaths import Deaths
@@ -24,6 +26,8 @@ from nemesis.streams.watch import RETRY_S, ShortenedError, Watch
 
 SNAPSHOT_PERIOD_S: Final = 10.0
 AHEAD_MAX: Final = 5_000  # conclusions that wait before stepping pauses
+
+_log: Final = logging.getLogger(__name__)
 
 Stage = Literal["waiting", "opened", "reading", "handing over"]
 How = Literal["cold", "snapshot", "reread"]
@@ -53,6 +57,8 @@ class Lane:
         self.name: Final = processor.name
         self.label: Final = f"{processor.name}@{processor.version}"
         self.stage: Stage = "waiting"
+        self.problem = ""
+        """Why it waits although the log says that it must answer."""
         self.position = Position()
         self.differences: Final[list[Difference]] = []
         """Found and not yet announced."""
@@ -91,7 +97,7 @@ class Lane:
         self.position = position
         version = self.processor.version
         if position.exists and position.version != version:
-            self.stage = "waiting"
+            self.stage, self.problem = "waiting", ""
             return False
         survivors = await read_survivors(self.log, self.name, position)
         if seen_count != self._watch.lost_count:
@@ -99,7 +105,8 @@ class Lane:
         fold = Fold(self.processor, skips=self._skips(position, survivors))
         self.how = "reread" if position.exists else "cold"
         if taken is not None:
-            fold.restore(taken.state)
+            if not self._restored(fold, taken):
+                return False
             self.how = "snapshot"
             if taken.version != version:
                 fold.take_over()
@@ -107,7 +114,7 @@ class Lane:
         self._start(fold, position)
         self.committer.outbox.survived(survivors)
         self._seen_count = seen_count
-        self.stage = "opened"
+        self.stage, self.problem = "opened", ""
         return True
 
     def begin(self) -> None:
@@ -192,6 +199,25 @@ class Lane:
         """What is written instead of a conclusion that the log refused for good."""
         fold = self.fold
         return fold.undeliverable(refused.input_seq, refused.id, refused.payload, error)
+
+    def _restored(self, fold: Fold, taken: SnapshotTaken) -> bool:
+        """Take up the state; one that this code cannot read is told once, and waited for.
+
+        Ending would help nobody: the next copy of this release would read the same state.
+        """
+        try:
+            fold.restore(taken.state)
+        except Exception as error:  # a processor may raise anything on what it did not write
+            problem = (
+                f"{self.label} cannot read the state that version {taken.version} left at input"
+                f" {taken.in_seq}, nobody answers: run a release whose version"
+                f" {self.processor.version} can ({type(error).__name__})"
+            )
+            if problem != self.problem:
+                _log.error("%s: %s", problem, error)
+            self.stage, self.problem = "waiting", problem
+            return False
+        return True
 
     def _start(self, fold: Fold, position: Position) -> None:
         self.fold = fold

@@ -41,6 +41,8 @@ class CopyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Time of the last tick this copy read; how far it lies behind now is the lag in seconds."""
     clock_silent: bool
     log_full: bool
+    problem: str = ""
+    """Why it does not answer although it should."""
     commits_count: int
     refused_count: int
 
@@ -62,6 +64,7 @@ class CopyStatus(msgspec.Struct, frozen=True, kw_only=True):
             log_time_ns=lane.fold.log_time_ns,
             clock_silent=watch.clock_silent,
             log_full=lane.committer.full,
+            problem=lane.problem,
             commits_count=lane.committer.commits_count,
             refused_count=lane.committer.refused_count,
         )

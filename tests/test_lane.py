@@ -324,6 +324,46 @@ def test_it_hands_over_with_a_state_and_the_next_version_goes_on_from_there(
     play(tmp_path, story)
 
 
+class Older(Counting):
+    """Knows nothing of what later versions keep."""
+
+    able = False
+
+    def restore(self, snapshot: bytes) -> None:
+        if not self.able:
+            raise KeyError("of a later version")
+        super().restore(snapshot)
+
+
+def test_an_older_version_that_cannot_read_the_newer_state_says_so_once_and_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(it: Story) -> None:
+        newer = CountingNext()
+        it.write(traffic.tick(0), traffic.activation("counting", 2, every=1))
+        lane = await it.begun(newer)
+        feed(lane, [Input(record) for record in it.log.records])
+        (word,) = it.write(traffic.activation("counting", 1, every=1, number=1))
+        lane.feed(word)
+        await lane.committer.flush()
+        older = it.made(Older())
+        for _ in range(3):
+            assert not await older.open()
+            assert (older.stage, stage(lane)) == ("waiting", "waiting")
+        assert older.problem == (
+            "counting@1 cannot read the state that version 2 left at input"
+            f" {word.record.seq}, nobody answers: run a release whose version 1 can (KeyError)"
+        )
+        assert [each.getMessage() for each in caplog.records if "cannot read" in each.message] == [
+            f"{older.problem}: 'of a later version'"
+        ]
+        Older.able = True
+        assert await older.open()
+        assert (older.how, older.problem) == ("snapshot", "")
+
+    play(tmp_path, story)
+
+
 def test_a_lane_that_never_answered_has_nothing_to_hand_over(tmp_path: Path) -> None:
     async def story(it: Story) -> None:
         lane = await it.begun()

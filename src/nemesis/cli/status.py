@@ -45,6 +45,8 @@ class Copy(msgspec.Struct, kw_only=True):
     standby: bool
     """Another copy writes."""
     lag_seq: int
+    problem: str
+    """Why it does not answer although it should."""
 
 
 class Status(msgspec.Struct, kw_only=True):
@@ -101,6 +103,7 @@ def _copies(cell: str) -> list[Copy]:
             stage=each.stage,
             standby=each.standby,
             lag_seq=each.lag_seq,
+            problem=each.problem,
         )
         for each in read_status(copies_folder(state_folder(cell)))
     ]
@@ -177,4 +180,5 @@ def _print(now: Status) -> None:
     for copy in now.copies:
         state = f"{copy.stage}{', standby' if copy.standby else ''}" if copy.alive else "dead"
         what = f"copy of {copy.name} version {copy.version}"
-        say(f"{what}: process {copy.pid} {state}, {copy.lag_seq} behind")
+        problem = f": {copy.problem}" if copy.problem else ""
+        say(f"{what}: process {copy.pid} {state}, {copy.lag_seq} behind{problem}")

@@ -20,6 +20,7 @@ class _State(msgspec.Struct, array_like=True):
     digest: bytes = b""
     count: int = 0
     open: dict[str, int] = {}
+    hoard: bytes = b""
 
 
 class _Digesting:
@@ -86,6 +87,8 @@ class Counting(_Digesting):
                 said += [self._note(fact, f"{k} of {number}") for k in range(int(number))]
             case "large":
                 said.append(self._note(fact, "x" * int(number)))
+            case "hoard":
+                state.hoard = bytes(int(number))
             case "crash":
                 raise ValueError("this step always crashes")
             case "exit":

@@ -11,10 +11,13 @@ import random
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nemesis.schemas.facts import telemetry_subject
+from nemesis.schemas.kept import SnapshotTaken
 from nemesis.streams.batch import Message
+from nemesis.streams.position import SNAPSHOT_IN_LOG_BYTES_MAX
 from nemesis.streams.provision import Limits
 from tests.faults import traffic
 from tests.faults.oracle import recorded, started
@@ -175,6 +178,42 @@ def test_a_store_that_ends_inside_a_batch_is_built_upon_and_says_each_thing_once
             records = await here.settle()
             assert len(started(records, "log_shortened")) > 0
             assert started(records, "processor_diverged") == []
+
+    asyncio.run(main())
+
+
+def test_a_state_too_large_for_the_log_is_restored_from_the_store_of_states(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as here, here.copies("a"):
+            await here.lines(20)
+            await here.line(f"hoard {SNAPSHOT_IN_LOG_BYTES_MAX + 1}")
+            hoarded_seq = (await here.log.bounds()).last_seq
+            await here.lines(20)
+
+            async def stored() -> bool:
+                record = await here.log.last("nemesis.cursor.counting.snapshot")
+                taken = (
+                    msgspec.msgpack.decode(record.payload, type=SnapshotTaken) if record else None
+                )
+                if taken is None or taken.in_seq < hoarded_seq:
+                    await here.line("ok")
+                    return False
+                state = await here.log.states.get(taken.sha256)
+                assert (taken.state, len(state or b"")) == (b"", taken.size_bytes)
+                assert taken.size_bytes > SNAPSHOT_IN_LOG_BYTES_MAX
+                return True
+
+            await here.until(stored)
+            await here.settle()
+            here.signal("a", signal.SIGKILL)
+            await here.lines(20)
+            records = await here.settle()
+            told = started(records, "processor_started")
+            again = [each for each in told if (each.name, each.version) == ("counting", 1)]
+            assert [each.how for each in again] == ["cold", "snapshot"]
+            assert again[-1].state_from >= hoarded_seq
 
     asyncio.run(main())
 

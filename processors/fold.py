@@ -195,7 +195,7 @@ class Fold:
         """
         try:
             state = msgspec.msgpack.decode(snapshot, type=_State)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedFactError(f"snapshot of {self.processor.name}: {error}") from error
         self.seq = state.seq
         self.log_time_ns = state.log_time_ns

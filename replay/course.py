@@ -64,7 +64,7 @@ def recorded_conclusion(item: Input) -> Recorded | None:
         return None
     try:
         event = decode_event(item.record.payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     match = _ID.match(event.id)
     if match is None or event.source != f"/processors/{match[1]}":

@@ -23,7 +23,7 @@ def differing_fields(recorded: bytes, replayed: bytes) -> list[FieldDifference]:
         return []
     try:
         old, new = msgspec.json.decode(recorded), msgspec.json.decode(replayed)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return [FieldDifference("payload", _shown(recorded), _shown(replayed))]
     found = list(_walk("", old, new))
     return found or [FieldDifference("payload", _shown(recorded), _shown(replayed))]

@@ -184,7 +184,7 @@ def _chunks(file: IO[bytes], *, compressed: bool) -> Iterator[bytes]:
 def _header(path: Path, first: bytes) -> Header:
     try:
         start = msgspec.json.decode(first, type=_Beginning)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptRecordingError(
             f"{path}: line 1, byte 0: expected the header of a recording, {error}",
             hint="nemesis record makes recordings, nemesis triage reads logs",
@@ -204,7 +204,7 @@ def _header(path: Path, first: bytes) -> Header:
         )
     try:
         return _headers.decode(first)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptRecordingError(
             f"{path}: line 1, byte 0: the header does not fit: {error}",
             hint="record or copy it again",

@@ -143,7 +143,7 @@ def _is_one_json_line(payload: bytes) -> bool:
     try:
         payload.decode("utf-8", "strict")
         return bytes(_raw.decode(payload)) == payload != b""
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
 
@@ -169,7 +169,7 @@ def decode_line(raw: bytes) -> Line:
         )
     try:
         return _decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"expected a fact or a blob: {error}") from error
 
 

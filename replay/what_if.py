@@ -105,7 +105,7 @@ def parse_policy(path: Path) -> bytes:
 def _json_object(raw: bytes, where: str, expected: str) -> bytes:
     try:
         value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadSettingError(f"{where}: {error}", hint=f"expected {expected}") from error
     if not isinstance(value, dict):
         raise BadSettingError(f"{where}: got no JSON object", hint=f"expected {expected}")

@@ -133,7 +133,7 @@ def decode_observation(token: str, payload: bytes) -> Observation:
         raise UnknownFactError(f"unknown kind of telemetry: {token!r}")
     try:
         data = decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedFactError(
             _explained(token, error, payload, msgspec.msgpack.decode)
         ) from error
@@ -190,7 +190,7 @@ def decode_conclusion(token: str, payload: bytes) -> tuple[Event, Any]:
         raise UnknownFactError(f"unknown fact: {token!r}", hint="read it with a newer release")
     try:
         event = decode_event(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedFactError(_explained(token, error, payload, msgspec.json.decode)) from error
     if event.type != EVENTS[token].type:
         raise UnknownFactError(
@@ -199,7 +199,7 @@ def decode_conclusion(token: str, payload: bytes) -> tuple[Event, Any]:
         )
     try:
         return event, decoder.decode(event.data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedFactError(
             _explained(token, error, bytes(event.data), msgspec.json.decode)
         ) from error
@@ -215,7 +215,14 @@ def _explained(token: str, error: Exception, payload: bytes, decode: Any) -> str
             if step and step != "...":
                 value = value[int(step)] if isinstance(value, list) else value[step]
         got = f", got {str(value)[:80]!r}" if path else ""
-    except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, ValueError):
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ):
         got = ""
     return f"{token}{path}: {what}{got}"
 

@@ -184,7 +184,7 @@ def decode_message(struct: type[M], payload: bytes) -> M:
     """
     try:
         message = _decoders[struct].decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedFactError(f"{struct.__name__}: {error}") from error
     assert isinstance(message, struct)
     return message

@@ -110,7 +110,7 @@ def decode_policy(document: bytes) -> Policy:
     """
     try:
         policy = _decoder.decode(document)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedFactError(f"policy: {error}") from error
     broken = policy.validate()
     if broken:

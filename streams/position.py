@@ -95,7 +95,7 @@ def position_of(record: Record | None) -> Position:
         return Position()
     try:
         return Position.of(_advanced.decode(record.payload), record.seq)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedFactError(f"position at {record.seq}: {error}") from error
 
 
@@ -136,7 +136,7 @@ async def _newest(log: Reading, name: str, position: Position) -> SnapshotTaken 
             return None
         try:
             taken = _taken.decode(record.payload)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedFactError(f"snapshot at {record.seq}: {error}") from error
         if taken.in_seq <= position.in_seq:
             return taken

@@ -27,6 +27,8 @@ from nemesis.schemas.inferred import FaultAttributed, InputRejected
 from nemesis.schemas.kept import ProcessorAdvanced, SnapshotTaken
 from nemesis.schemas.observed import ClockTicked, KernelLineLogged, Observation, SampleTaken
 from nemesis.schemas.operated import NoteAdded, ProcessorActivated
+from nemesis.schemas.plans import Report, decode_message
+from nemesis.schemas.policy import decode_policy
 from nemesis.schemas.registry import BY_STRUCT, EVENTS, SCHEMA, TELEMETRY
 from nemesis.schemas.tokens import NAME_BYTES_MAX
 from tests.strategies import any_of
@@ -275,3 +277,27 @@ def test_a_verdict_without_evidence_is_small() -> None:
     )
     _, payload = encode_conclusion(id="a/1/0", source="/x", at_ns=1, data=data, key="i")
     assert len(payload) < 400
+
+
+@pytest.mark.parametrize("depth", [1_000, 60_000])
+@pytest.mark.parametrize("open_", [b"\x91", b"\x81\xa1a"])
+def test_an_observation_that_nests_without_end_is_malformed_and_crashes_nobody(
+    depth: int, open_: bytes
+) -> None:
+    line = KernelLineLogged(node="n1", start_ns=1, n=1, at_ns=1, text="x")
+    whole = encode_observation(line)
+    unknown_field = b"\xa2zz" + open_ * depth + b"\x01"
+    with pytest.raises(MalformedFactError, match="kernel: maximum recursion"):
+        decode_observation("kernel", bytes([whole[0] + 1]) + whole[1:] + unknown_field)
+    with pytest.raises(MalformedFactError):
+        decode_observation("kernel", open_ * depth)
+
+
+def test_an_event_or_plan_that_nests_without_end_is_malformed() -> None:
+    deep = b'{"z":' + b"[" * 60_000
+    with pytest.raises(MalformedFactError, match="maximum recursion"):
+        decode_conclusion("note_added", deep)
+    with pytest.raises(MalformedFactError, match="maximum recursion"):
+        decode_message(Report, deep)
+    with pytest.raises(MalformedFactError):
+        decode_policy(deep)

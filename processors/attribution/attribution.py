@@ -102,7 +102,7 @@ class Attribution:
         """
         try:
             self._settings = _settings.decode(settings)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedFactError(f"settings of attribution: {error}") from error
 
     def snapshot(self) -> bytes:

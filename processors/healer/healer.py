@@ -155,7 +155,7 @@ class Healer:
         """Take up a state."""
         try:
             self._state = msgspec.msgpack.decode(snapshot, type=HealerState)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedFactError(f"snapshot of healer: {error}") from error
 
     def step(self, fact: Fact) -> Sequence[Conclusion]:

@@ -13,9 +13,9 @@ from nemesis.schemas.printable import one_line
 def main() -> None:
     """Run the command line; every expected failure is one line and a documented exit status."""
     _take_any_streams()
-    from nemesis.cli.app import app
-
     try:
+        from nemesis.cli.app import app  # takes a while, and Ctrl-C may come at once
+
         app(standalone_mode=True)
     except NemesisError as error:
         _complain(error)

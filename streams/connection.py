@@ -122,10 +122,8 @@ class Connection:
             ) from error
         except nats_errors.Error as error:
             self.errors.append(str(error))
-        connecting.cancel()
-        with suppress(asyncio.CancelledError, Exception):
-            await connecting
-        await client.close()
+        await _end(connecting)
+        await self.close()
         if self._sign_in_refused.done():
             raise WrongCredentialsError(
                 f"{without_password(url)} does not accept {login.user}",
@@ -266,9 +264,15 @@ class Connection:
             raise LogUnavailableError(f"the server does not answer: {error}") from error
 
     async def close(self) -> None:
-        """Leave; what waits fails."""
+        """Leave for good; what waits fails."""
         self._fail_waiting("the connection was closed")
-        await self.client.close()
+        while True:
+            await self.client.close()
+            if (reconnecting := self.client._reconnection_task) is not None:
+                # nats-py, closed while it reconnects, would sign in once more and stay
+                await _end(reconnecting)
+            if self.client.is_closed:
+                return
 
     async def _connect(self, url: str, login: Login, name: str) -> None:
         await self.client.connect(
@@ -335,3 +339,16 @@ class Connection:
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(LogUnavailableError(why))
+
+
+async def _end(task: "asyncio.Task[None]") -> None:
+    """Cancel a task of nats-py until it has ended, whatever comes of it.
+
+    Once may not be enough: asyncio.wait_for of Python 3.11 loses a cancellation that comes when
+    what it waited for is done (github.com/python/cpython/issues/86296).
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=RECONNECT_WAIT_S)
+    if not task.cancelled():
+        task.exception()  # seen, so that asyncio does not complain

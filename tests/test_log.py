@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from nemesis.schemas.registry import EVENTS, TELEMETRY
@@ -197,6 +198,37 @@ def test_a_missing_stream_is_unavailable_and_not_a_crash(tmp_path: Path) -> None
             await admin.bounds()
 
     as_healer(tmp_path, body)
+
+
+@pytest.mark.server
+def test_a_connection_that_is_closed_while_it_reconnects_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[str] = []
+
+    async def connect_to_server(client: Client, address: object) -> None:
+        """Loses the first cancellation, as asyncio.wait_for may when a connection is refused."""
+        try:
+            tries.append("begun")
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            tries.append("cancelled")
+            if tries.count("cancelled") == 1:
+                raise ConnectionRefusedError from None
+            raise
+
+    async def body(server: Server) -> None:
+        node = await server.connect("node/n001")
+        monkeypatch.setattr(Client, "_connect_to_server", connect_to_server)
+        await server.kill()
+        await until(lambda: tries == ["begun"], "it tries to reconnect")
+        await node.close()
+        assert tries[1] == "cancelled"
+        assert node.connection.client.is_closed
+        assert not [t for t in asyncio.all_tasks() if "reconnect" in repr(t.get_coro())]
+        monkeypatch.undo()
+
+    in_cell(tmp_path, body)
 
 
 @pytest.mark.server

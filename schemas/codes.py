@@ -46,10 +46,12 @@ Signature = Literal[
     "hardware_defect",
     "link_recovered",
     "transient",
+    "not_understood",
 ]
 """What sets the rung where the class alone does not. hardware_defect: the part itself says that it
 must be replaced (SRAM threshold, remap failure on many banks); link_recovered: it is up again;
-transient: it is over."""
+transient: it is over; not_understood: no
+rule explains what was seen."""
 
 Action = Literal[
     "none",

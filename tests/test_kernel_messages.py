@@ -94,6 +94,9 @@ def test_a_nic_whose_firmware_died_is_named() -> None:
         "mlx5_core 0000:41:00.0: print_health_info:520:(pid 0): synd 0x1: firmware internal error",
         "mlx5_core 0000:41:00.0: mlx5_health_try_recover:330:(pid 55): handling bad device here",
         "bnxt_en 0000:41:00.0 ens3f0np0: Firmware fatal reset event, data1: 0x1, data2: 0x2",
+        "mlx5_core 0000:41:00.0: print_health_info:430:(pid 0): Health issue observed, firmware"
+        " internal error, severity(3) ERROR:",
+        "mlx5_core 0000:41:00.0: health recovery flow aborted, PCI reads still not working",
     ):
         assert (seen(text).kind, seen(text).device) == ("nic_fatal", "0000:41:00.0")
 

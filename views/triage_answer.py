@@ -92,9 +92,11 @@ def newest_verdicts(conclusions: Sequence[object]) -> list[FaultAttributed]:
     for each in conclusions:
         if isinstance(each, FaultAttributed):
             newest[each.incident] = each
-    # sorted() is stable: equals stay in the order in which they began
+    # what was refuted is no incident any more; equals stay in the order in which they began
     return sorted(
-        newest.values(), key=lambda each: (_WEIGHT[each.verdict], each.confidence_ppm), reverse=True
+        (each for each in newest.values() if each.verdict != "no-fault"),
+        key=lambda each: (_WEIGHT[each.verdict], each.confidence_ppm),
+        reverse=True,
     )
 
 

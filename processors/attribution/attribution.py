@@ -19,10 +19,11 @@ from nemesis.processors.attribution.counters import Counters
 from nemesis.processors.attribution.exits import is_own_death, signal_of
 from nemesis.processors.attribution.findings import MEMORY_LOST, OFF_BUS, RANK_EXITED, Proof
 from nemesis.processors.attribution.holdback import Held, HoldBack, Surroundings
-from nemesis.processors.attribution.incidents import Clue, Exit, Incident, Support
+from nemesis.processors.attribution.incidents import LINK_KINDS, Clue, Exit, Incident, Support
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_messages import KernelMessage, parse
 from nemesis.processors.attribution.kernel_rules import DOUBLE_BIT_XID, role_of
+from nemesis.processors.attribution.kernel_signs import sign_in
 from nemesis.processors.attribution.open_incidents import (
     HOLD_NS,
     JOIN_NS,
@@ -33,7 +34,7 @@ from nemesis.processors.attribution.open_incidents import (
 from nemesis.processors.attribution.recorders import STALL_NS, Recorders
 from nemesis.processors.attribution.recoveries import Recoveries
 from nemesis.processors.attribution.silences import Hearing
-from nemesis.processors.attribution.verdicts import verdict_of
+from nemesis.processors.attribution.verdicts import refuted, verdict_of
 from nemesis.schemas import components
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Conclusion, Fact
@@ -178,7 +179,7 @@ class Attribution:
                 incident.due_ns = incident.due_ns or fact.log_time_ns + HOLD_NS
 
     def _on_kernel(self, fact: Fact) -> Sequence[Conclusion]:
-        message = parse(fact.data.text)
+        message = parse(fact.data.text) or sign_in(fact.data.text, fact.data.priority)
         if message is None:
             return ()
         state, node = self._state, fact.key
@@ -187,7 +188,8 @@ class Attribution:
         role = role_of(message)
         level = role.level if role else 0
         clue = Clue(node, Proof(fact.id, fact.seq, "", fact.data.text), message, level)
-        if role is None and state.incidents.on_node(node, fact.log_time_ns) is None:
+        alone = state.incidents.on_node(node, fact.log_time_ns) is None
+        if role is None and alone and message.kind not in LINK_KINDS:
             state.surroundings.keep(clue, fact.log_time_ns)
             return ()
         hold_ns = SHORT_HOLD_NS if message.code == DOUBLE_BIT_XID else HOLD_NS
@@ -246,7 +248,9 @@ class Attribution:
         self._place_silence(fact)
         due = [each for each in state.incidents.open_ones if 0 < each.due_ns <= now_ns]
         conclusions = self._judged(due, urgent=False)
-        state.incidents.close(lambda each: now_ns - each.changed_ns > QUIET_NS)
+        state.incidents.close(
+            lambda each: now_ns - each.changed_ns > QUIET_NS and not each.has_link_down()
+        )
         state.surroundings.forget(now_ns)
         state.supports = [each for each in state.supports if now_ns - each[0] <= JOIN_NS]
         return conclusions
@@ -275,7 +279,10 @@ class Attribution:
     def _incident_of_clue(self, clue: Clue, *, late: bool) -> Incident | None:
         """None for a message without weight whose incident closed during its hold-back."""
         state, now_ns = self._state, self._state.log_time_ns
-        incident = state.incidents.on_node(clue.node, now_ns, clue.message.device)
+        if clue.message.kind == "not_understood":
+            return state.incidents.of_noise(clue, now_ns, late=late)
+        incident = state.incidents.of_link(clue)
+        incident = incident or state.incidents.on_node(clue.node, now_ns, clue.message.device)
         incident = incident or state.incidents.of_program(clue, now_ns, state.inventory)
         role = role_of(clue.message)
         if (
@@ -362,7 +369,7 @@ class Attribution:
         now_ns = self._state.log_time_ns
         found = verdict_of(incident, self._state.inventory, now_ns)
         if found is None and incident.revisions:
-            return _refuted(incident, now_ns), (), 0
+            return refuted(incident, now_ns), (), 0
         return found
 
     def _end(self, job: str) -> None:
@@ -380,16 +387,3 @@ def _is_certain(message: KernelMessage, level: int) -> bool:
 def _digest(verdict: FaultAttributed) -> bytes:
     content: Any = replace(verdict, at_ns=0, revision=0)
     return sha256(msgspec.msgpack.encode(content)).digest()[:16]
-
-
-def _refuted(incident: Incident, at_ns: int) -> FaultAttributed:
-    """What was said does not hold any more."""
-    return FaultAttributed(
-        at_ns=at_ns,
-        reason="the evidence for it was refuted by what came later",
-        incident=incident.id,
-        revision=incident.revisions,
-        verdict="no-fault",
-        fault_class="none",
-        late=incident.late,
-    )

@@ -11,7 +11,11 @@ from nemesis.processors.attribution.kernel_messages import KernelMessage
 
 CLUES_MAX: Final = 64  # kernel messages kept of one incident; equal ones count once
 SUPPORTS_MAX: Final = 8
+SIGNS_MAX: Final = 5  # lines that are not understood: enough to see what they are about
 EXITS_MAX: Final = 4096  # a job's ranks die together; their names are evidence only up to here
+
+
+LINK_KINDS: Final = ("link_down", "link_up")
 
 
 class Clue(msgspec.Struct, frozen=True, array_like=True):
@@ -110,7 +114,10 @@ class Incident(msgspec.Struct, kw_only=True):
 
     def take_clue(self, clue: Clue) -> bool:
         """Add a kernel message; whether it is news. Of a flood the weightiest are kept."""
-        if any(each.node == clue.node and each.message == clue.message for each in self.clues):
+        same = [each.node == clue.node and each.message == clue.message for each in self.clues]
+        if any(same) and clue.message.kind not in LINK_KINDS:
+            return False
+        if not self._has_room_for(clue):
             return False
         if len(self.clues) >= CLUES_MAX:
             least = min(range(CLUES_MAX), key=lambda at: (self.clues[at].level, -at))
@@ -121,6 +128,29 @@ class Incident(msgspec.Struct, kw_only=True):
         if clue.node not in self.nodes:
             self.nodes.append(clue.node)
         return True
+
+    def _has_room_for(self, clue: Clue) -> bool:
+        """Of a link the latest state counts; of lines that are not understood the first few."""
+        kind = clue.message.kind
+        if kind == "not_understood":
+            return sum(each.message.kind == kind for each in self.clues) < SIGNS_MAX
+        if kind in LINK_KINDS:
+            earlier = [each for each in self.clues if is_same_link(each, clue)]
+            if any(each.proof.seq > clue.proof.seq for each in earlier):
+                return False
+            self.clues = [each for each in self.clues if each not in earlier]
+        return True
+
+    def is_noise(self) -> bool:
+        """Whether all that it has are lines that nobody understands."""
+        noise = all(each.message.kind == "not_understood" for each in self.clues)
+        return noise and not (self.exits or self.stuck or self.silences)
+
+    def has_link_down(self) -> bool:
+        """Whether all that it has are links, and one of them is still down."""
+        kinds = {each.message.kind for each in self.clues}
+        known = kinds <= {*LINK_KINDS, "not_understood"} and not (self.exits or self.silences)
+        return known and "link_down" in kinds
 
     def take_support(self, support: Support) -> bool:
         """Add a counter; whether it is news."""
@@ -137,3 +167,9 @@ class Incident(msgspec.Struct, kw_only=True):
             return False
         self.exits.append(exited)
         return True
+
+
+def is_same_link(one: Clue, other: Clue) -> bool:
+    """Whether both messages are about one link of one node."""
+    kinds = one.message.kind in LINK_KINDS and other.message.kind in LINK_KINDS
+    return kinds and one.node == other.node and one.message.label == other.message.label

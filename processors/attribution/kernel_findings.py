@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from nemesis.processors.attribution.findings import (
+    LINK_DOWN,
+    NOT_UNDERSTOOD,
     NVLINK_FATAL,
     OUT_OF_MEMORY,
-    UNEXPLAINED,
     Finding,
     Proof,
 )
@@ -100,8 +101,10 @@ def _completed(
 ) -> Finding:
     """The finding with its proofs, the driver's word, and the GPUs that only suffer."""
     says = {each.clue.proof.fact: each.role.says for each in rooted}
-    root_facts = {each.clue.proof.fact for each in roots}
-    lines = sorted(clues, key=lambda each: each.proof.fact not in root_facts)
+    own = [each.clue for each in roots]
+    root_facts = {each.proof.fact for each in own}
+    told = [each for each in clues if each in own or not _is_noise(each)]
+    lines = sorted(told, key=lambda each: each.proof.fact not in root_facts)
     proofs = tuple(
         Proof(clue.proof.fact, clue.proof.seq, _said(clue, says), clue.proof.text)
         for clue in lines[:PROOFS_MAX]
@@ -115,6 +118,11 @@ def _completed(
         victims=victims,
         driver_action=_driver_action(clues, at_fault),
     )
+
+
+def _is_noise(clue: Clue) -> bool:
+    """Lines that nobody understands prove nothing about what something else explains."""
+    return clue.message.kind in ("not_understood", "link_up")
 
 
 def _said(clue: Clue, says: dict[str, str]) -> str:
@@ -346,12 +354,20 @@ def _out_of_memory(node: str, roots: Sequence[_Rooted], _: Inventory) -> Finding
 
 
 def _unexplained(node: str, roots: Sequence[_Rooted], _: Inventory) -> Finding:
+    role = roots[0].role
+    reason = f"{node} reports an error that does not say what failed: {role.says}"
+    if role.level == LINK_DOWN:
+        links = " and ".join(sorted({each.clue.message.label for each in roots}))
+        reason = f"of {node}, {links} lost the link and did not get it back; why is not said"
+    if role.level == NOT_UNDERSTOOD:
+        reason = f"{node} printed what sounds like trouble and is not understood"
     return Finding(
         verdict="insufficient",
         fault_class="unknown",
-        reason=f"{node} reports an error that does not say what failed: {roots[0].role.says}",
+        reason=reason,
         confidence_ppm=0,
-        level=UNEXPLAINED,
+        level=role.level,
+        signature=role.signature,
         missing=("the kernel log around it", "nvidia-smi -q of the node"),
     )
 

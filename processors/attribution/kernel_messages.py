@@ -33,6 +33,9 @@ Kind = Literal[
     "nic_fatal",
     "server_silent",
     "trouble",
+    "link_down",
+    "link_up",
+    "not_understood",
 ]
 Severity = Literal["", "fatal", "nonfatal", "corrected"]
 
@@ -61,7 +64,8 @@ class KernelMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     registers: tuple[int, ...] = ()
     """Interrupt information and error status of Xid 144-150."""
     label: str = ""
-    """The memory module or the file server as the kernel prints it, or what the trouble is."""
+    """The memory module, file server or network interface as the kernel prints it, what the trouble
+    is, or the line that is not understood, without its numbers."""
     detail: bool = False
     """Registers of an event that another line reports: no event of its own."""
 
@@ -108,7 +112,8 @@ _OOM: Final = re.compile(r"(?:Out of memory|out of memory): Kill(?:ed)? process 
 _MLX5: Final = re.compile(rf"mlx5_core ({_PCI}):? (.*)", re.DOTALL)
 # the syndromes of mlx5/core/health.c but 0x10, which is a warning of high temperature
 _NIC_FATAL: Final = re.compile(
-    r"device's health compromised - reached miss count"
+    r"device's health compromised - reached miss count|health recovery flow aborted"
+    r"|Health issue observed, (?!High temp).*, severity\([0-3]\)|Driver is in error state"
     r"|synd 0x(?:1|[7-9a-f]): |unrecoverable hardware error|handling bad device here"
     r"|ENABLE_HCA\(0x104\) timeout"
     r"|Fatal error|fatal firmware error|device is in fatal|health recovery failed"

@@ -11,9 +11,11 @@ from typing import Final, NamedTuple
 from nemesis.processors.attribution.findings import (
     DRIVER_HUNG,
     HOST_MEMORY,
+    LINK_DOWN,
     MEMORY_CONTAINED,
     MEMORY_LOST,
     NIC_FATAL,
+    NOT_UNDERSTOOD,
     NVLINK_FATAL,
     NVSWITCH_FATAL,
     OFF_BUS,
@@ -72,6 +74,8 @@ _BY_KIND: Final[Mapping[Kind, Role]] = {
     ),
     "nic_fatal": Role("nic", NIC_FATAL, "the adapter's firmware failed or does not answer"),
     "oom_kill": Role("host.oom", OUT_OF_MEMORY, "the kernel killed this process for memory"),
+    "link_down": Role("unknown", LINK_DOWN, "this link went down"),
+    "not_understood": Role("unknown", NOT_UNDERSTOOD, "not understood", "not_understood"),
     "aer": Role("unknown", UNEXPLAINED, "fatal error on the PCIe link below this port"),
     "aer_unrecovered": Role("unknown", UNEXPLAINED, "no driver recovered from this PCIe error"),
 }

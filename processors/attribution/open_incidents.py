@@ -13,7 +13,7 @@ import msgspec
 
 from nemesis.processors.attribution.exits import is_own_death
 from nemesis.processors.attribution.findings import PROGRAM_FAULT
-from nemesis.processors.attribution.incidents import Clue, Exit, Incident
+from nemesis.processors.attribution.incidents import Clue, Exit, Incident, is_same_link
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_rules import role_of
 
@@ -55,6 +55,21 @@ class Incidents(msgspec.Struct):
             if age_ns <= JOIN_NS or (device and incident.concerns(node, device)):
                 return incident
         return None
+
+    def of_noise(self, clue: Clue, now_ns: int, *, late: bool) -> Incident | None:
+        """The one for lines that nobody understands, one a node; None where more is known."""
+        incident = self.on_node(clue.node, now_ns)
+        if incident is not None and not incident.is_noise():
+            return None
+        for each in reversed(self.open_ones):
+            if clue.node in each.nodes and each.is_noise() and not each.recovered:
+                return each
+        return self.open(clue.proof.fact, now_ns, late=late)
+
+    def of_link(self, clue: Clue) -> Incident | None:
+        """The one in which the link that the message is about was last spoken of."""
+        mine = (each for each in reversed(self.open_ones) if not each.recovered)
+        return next((e for e in mine if any(is_same_link(c, clue) for c in e.clues)), None)
 
     def recover(self, incident_id: str) -> None:
         """An incident is over, but its fallout may go on: a dead GPU prints for a minute more."""

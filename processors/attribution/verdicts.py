@@ -11,6 +11,7 @@ from typing import Final
 from nemesis.processors.attribution.exits import judge_exits
 from nemesis.processors.attribution.findings import (
     NODE_SILENT,
+    NOT_UNDERSTOOD,
     OUT_OF_MEMORY,
     RANK_EXITED,
     TEXT_CHARS_MAX,
@@ -91,6 +92,7 @@ def verdict_of(
     if not found:
         return None
     root, *others = found
+    others = [each for each in others if each.level > NOT_UNDERSTOOD]
     backing = [each.proof for each in incident.supports if each.component in root.culprits]
     proofs = _proofs(root, others, backing)
     seats = sorted(
@@ -121,6 +123,19 @@ def verdict_of(
         late=incident.late,
     )
     return verdict, tuple(sorted({each.seq for each in proofs})), root.level
+
+
+def refuted(incident: Incident, at_ns: int) -> FaultAttributed:
+    """What was said does not hold any more."""
+    return FaultAttributed(
+        at_ns=at_ns,
+        reason="the evidence for it was refuted by what came later",
+        incident=incident.id,
+        revision=incident.revisions,
+        verdict="no-fault",
+        fault_class="none",
+        late=incident.late,
+    )
 
 
 def _own_job(incident: Incident) -> set[str]:

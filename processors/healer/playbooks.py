@@ -178,7 +178,7 @@ def triage_recovery(verdict: FaultAttributed) -> tuple[Action, str]:
         case "no-fault":
             return "none", ""
         case "insufficient":
-            return "collect_more", target
+            return "watch" if verdict.signature == "not_understood" else "collect_more", target
         case "attributed" | "class-only":
             action = _part_action(verdict)
             needs_part = RANK_OF[action] >= RANK_OF["restart_rank"]

@@ -218,4 +218,5 @@ def _stage(
         credentials_folder=server.credentials_folder,
         ledger=ledger.connection,
         on_truth=watcher.on_truth,
+        on_behind=watcher.on_behind,
     )

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 
 import msgspec
-from rich.text import Text
 
 from nemesis.schemas.facts import Fact
+from nemesis.schemas.inferred import FaultAttributed
 from nemesis.sim.cell import Options, RunningCell, running_cell
 from nemesis.sim.ledger import FaultInjected, MembershipFormed
 from nemesis.sim.score import Score, score
-from nemesis.sim.show import Line
+from nemesis.sim.show import look_further
 from nemesis.sim.stage import read_ledger
 from nemesis.sim.watcher import Emit, Truth
 
@@ -30,6 +30,8 @@ class Outcome(msgspec.Struct, kw_only=True, frozen=True):
     """Real seconds until everything had started."""
     wall_s: float
     part_restart_counts: dict[str, int]
+    is_behind: bool
+    """The machine did not keep up with simulated time."""
 
 
 async def run(options: Options, emit: Emit, on_look: Callable[[str], None]) -> Outcome:
@@ -43,8 +45,10 @@ async def run(options: Options, emit: Emit, on_look: Callable[[str], None]) -> O
         await cell.watcher.until_over(cell.stage.simulation, duration_ns=duration_ns)
         outcome = await judge(options, cell, began_s)
         emit(cell.show.score(outcome.score))
+        verdicts = [fact.data for fact in outcome.facts if isinstance(fact.data, FaultAttributed)]
+        incidents = dict.fromkeys(verdict.incident for verdict in verdicts)
+        emit(look_further(incidents, cell=options.cell, following=options.follow))
         if options.follow:
-            emit([Line(Text(), Text(f"until Ctrl-C; the log is at {cell.server.url}", "dim"))])
             await asyncio.Event().wait()
         return outcome
 
@@ -66,4 +70,5 @@ async def judge(options: Options, cell: RunningCell, began_s: float) -> Outcome:
         ready_s=cell.ready_s,
         wall_s=time.monotonic() - began_s,
         part_restart_counts=dict(cell.supervisor.restart_counts),
+        is_behind=cell.watcher.is_behind,
     )

@@ -4,6 +4,7 @@ Pure: facts and ledger entries become lines. Times count from the start of the r
 time; what was measured on the wall clock says so.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -35,6 +36,8 @@ _STYLES: Final = {
     "RECOVERY": "bold green",
     "WITHHELD": "bold red",
     "FAILED": "bold red",
+    "WITHDRAWN": "dim",
+    "WAITING": "bold red",
     "SCORE": "bold",
 }
 _KINDS: Final = {
@@ -50,17 +53,20 @@ class Line(msgspec.Struct, frozen=True):
 
     head: Text
     body: Text
+    indent: int = 0
+    """Columns by which the body is set in."""
 
     def flat(self) -> Text:
         """As one line of any length."""
-        line = Text.assemble(self.head, " " * (HEAD_WIDTH - len(self.head)), self.body)
+        gap = " " * (HEAD_WIDTH - len(self.head) + self.indent)
+        line = Text.assemble(self.head, gap, self.body)
         line.rstrip()
         return line
 
     def wrapped(self) -> Table:
         """Wrapped at the terminal's width, the text below itself."""
         grid = Table.grid()
-        grid.add_column(width=HEAD_WIDTH, no_wrap=True)
+        grid.add_column(width=HEAD_WIDTH + self.indent, no_wrap=True)
         grid.add_column(overflow="fold")
         grid.add_row(self.head, self.body)
         return grid
@@ -129,10 +135,28 @@ class Show:
                 return self._completed(fact.data, fact.at_ns, measured_ms)
             case MembershipReported():
                 return [self._line("RECOVERY", fact.at_ns, fact.data.reason)]
+            case AttemptFailed(withdrawn=True):
+                text = f"{fact.data.decision} makes way for a later decision"
+                return [self._line("WITHDRAWN", fact.at_ns, text)]
             case AttemptFailed() | AttemptOutcomeUnknown():
                 return [self._line("FAILED", fact.at_ns, fact.data.reason)]
             case _:
                 return []
+
+    def waiting(self, now_ns: int) -> list[Line]:
+        """What the fault has cost so far, while the job stands still."""
+        idle_s = (now_ns - self._broken_ns) / 1e9
+        gpu_hours = idle_s * self._world / 3600
+        text = (
+            f"no step is finished: {self._world} GPUs idle for {idle_s:.0f} s, "
+            f"{gpu_hours:.1f} GPU hours (simulated)"
+        )
+        return [self._line("WAITING", now_ns, text)]
+
+    def too_slow(self, speed: float) -> list[Line]:
+        """The machine does not keep up."""
+        text = f"this machine is too slow for --speed {speed:g}: times below are its own"
+        return [_under(text, "bold yellow")]
 
     def score(self, score: Score) -> list[Line]:
         """The judgement, after the run."""
@@ -163,14 +187,15 @@ class Show:
                 "VERDICT",
                 at_ns,
                 f"{verdict.fault_class}: {who} "
-                f"({verdict.verdict}, {verdict.confidence_ppm / 10_000:.0f} %)",
+                f"({verdict.verdict}, {verdict.confidence_ppm / 10_000:.0f} %), "
+                f"incident {verdict.incident}",
             ),
             _under(verdict.reason),
         ]
         for evidence in verdict.evidence[:EVIDENCE_MAX]:
             lines.append(_under(f"- {evidence.says}", "dim"))
             if evidence.text:
-                lines.append(_under(f'  "{evidence.text}"', "dim"))
+                lines.append(_under(f'"{evidence.text}"', "dim", indent=2))
         hidden = len(verdict.evidence) - EVIDENCE_MAX
         if hidden > 0:
             lines.append(_under(f"- and {hidden} more", "dim"))
@@ -227,18 +252,31 @@ def _scored(each: FaultScore) -> list[Line]:
     ]
 
 
-def _under(text: str, style: str = "") -> Line:
-    return Line(Text(), Text(one_line(text), style))
+def _under(text: str, style: str = "", *, indent: int = 0) -> Line:
+    return Line(Text(), Text(one_line(text), style), indent)
+
+
+def look_further(incidents: Iterable[str], *, cell: str, following: bool) -> list[Line]:
+    """The commands that show more; the log is there as long as the demo runs."""
+    start = (
+        "the log is open until Ctrl-C" if following else "to look further: nemesis demo --follow"
+    )
+    lines = [_under(""), _under(f"{start}; then, in another terminal:", "dim")]
+    commands = [f"nemesis incident --cell {cell} {each}" for each in incidents]
+    commands += [f"nemesis events --cell {cell} --since 10m", f"nemesis status --cell {cell}"]
+    return lines + [_under(each, "dim", indent=2) for each in commands]
 
 
 def opening(cluster: Cluster, scenario: Scenario, *, seed: int, speed: float) -> list[Text]:
     """What is about to happen."""
     gpus = len(cluster.node.gpus)
+    spare_count = cluster.cluster.nodes - cluster.world // gpus
     return [
         Text.assemble(
             ("NEMESIS demo", "bold"),
             f"  {cluster.cluster.name}: {cluster.cluster.nodes} nodes x {gpus} GPUs "
-            f"({cluster.node.model}), job {cluster.job.name} on {cluster.world} ranks",
+            f"({cluster.node.model}), job {cluster.job.name} on {cluster.world} ranks, "
+            f"{spare_count} nodes are spare",
         ),
         Text(
             f"scenario {scenario.name}: {scenario.title}; seed {seed}; simulated time at "
@@ -246,5 +284,6 @@ def opening(cluster: Cluster, scenario: Scenario, *, seed: int, speed: float) ->
             "dim",
         ),
         Text("policy: act, because this is a demo; on a real cluster it is shadow", "dim"),
+        Text("and shrink before a swap: no process starts anew, so the job goes on sooner", "dim"),
         Text(),
     ]

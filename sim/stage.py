@@ -33,6 +33,8 @@ Truth = FaultInjected | MembershipFormed
 QUANTUM_NS: Final = 50_000_000  # simulated; a twentieth of a step
 QUANTUM_MIN_S: Final = 0.01
 RETRY_S: Final = 0.1
+BEHIND_NS: Final = 1_000_000_000
+"""Simulated: a step of the job. What comes so late tells of the machine, not of NEMESIS."""
 
 
 class Stage:
@@ -47,11 +49,14 @@ class Stage:
         credentials_folder: Path,
         ledger: Connection,
         on_truth: Callable[[Truth], None],
+        on_behind: Callable[[], None],
     ) -> None:
+        """`on_truth` gets each entry of the ledger; `on_behind` is called when time jumps, once."""
         self.simulation: Final = simulation
         self._clock: Final = clock
         self._ledger: Final = ledger
         self._on_truth: Final = on_truth
+        self._on_behind: Final = on_behind
         self._entries: Final[asyncio.Queue[Truth]] = asyncio.Queue()
         self._run: Final = str(clock.start_ns)
         self._links: Final = {
@@ -72,9 +77,16 @@ class Stage:
             self._carrying[node] = asyncio.create_task(link.run(), name=f"link of {node}")
         writing = asyncio.create_task(self._write_ledger(), name="ledger")
         pause_s = max(QUANTUM_MIN_S, self._clock.wall_s(QUANTUM_NS))
+        due_ns = self._clock.now_ns()
+        is_behind = False
         try:
             while True:
-                truths = self.simulation.advance(self._clock.now_ns(), self._connected)
+                now_ns = self._clock.now_ns()
+                if not is_behind and now_ns - due_ns > BEHIND_NS:
+                    is_behind = True
+                    self._on_behind()
+                due_ns = now_ns + round(pause_s * self._clock.speed * 1e9)
+                truths = self.simulation.advance(now_ns, self._connected)
                 await self._cut_lost_nodes()
                 for link in self._links.values():
                     link.wake()

@@ -20,6 +20,9 @@ Emit = Callable[[list[Line]], None]
 EVENTS_SUBJECT: Final = "nemesis.events.>"
 SETTLE_NS: Final = 3_000_000_000  # simulated: a few steps of the new epoch, a last revision
 PATIENCE_NS: Final = 45_000_000_000  # simulated, real where time passes faster: NEMESIS is real
+WAITING_NS: Final = 10_000_000_000  # simulated or real as PATIENCE_NS: what waiting costs is said
+BEHIND_NS: Final = 1_000_000_000  # simulated; at real speed it is NEMESIS that is slow
+TICK_NS: Final = 1_000_000_000
 LOOK_S: Final = 0.05
 
 
@@ -32,6 +35,8 @@ class Watcher:
         """`emit` gets lines; `on_look` a few words on how the job stands, many times a second."""
         self.facts: Final[list[Fact]] = []
         self.truths: Final[list[Truth]] = []
+        self.is_behind = False
+        """Simulated time jumped by more than a second: times are those of this machine."""
         self._show: Final = show
         self._clock: Final = clock
         self._emit: Final = emit
@@ -43,12 +48,20 @@ class Watcher:
         self.truths.append(entry)
         self._emit(self._show.truth(entry))
 
+    def on_behind(self) -> None:
+        """The machine does not keep up with simulated time; said once."""
+        if not self.is_behind:
+            self.is_behind = True
+            self._emit(self._show.too_slow(self._clock.speed))
+
     async def follow(self, log: Log) -> None:
         """Read the events of the log as they come, for ever."""
         async for record in log.follow(1, subject=EVENTS_SUBJECT):
             fact = fact_of(record, self._clock.at_ns(record.stored_ns))
             if fact is not None:
                 self.facts.append(fact)
+                if self._clock.speed > 1 and fact.cause and lag_ns(fact) > BEHIND_NS:
+                    self.on_behind()
                 self._emit(self._show.fact(fact, measured_ms=self._measured_ms(fact, record)))
 
     async def until_over(self, simulation: Simulation, *, duration_ns: int = 0) -> None:
@@ -58,6 +71,8 @@ class Watcher:
         """
         faults = simulation.faults
         last_onset_ns = max((fault.onset_ns for fault in faults), default=0)
+        wait_ns = round(WAITING_NS * max(1.0, self._clock.speed))
+        say_ns = last_onset_ns + wait_ns
         while True:
             passed_ns = self._clock.now_ns() - self._clock.start_ns
             self._on_look(_standing(simulation, passed_ns))
@@ -70,6 +85,9 @@ class Watcher:
                 over_ns = last_onset_ns + round(PATIENCE_NS * max(1.0, self._clock.speed))
             if passed_ns >= over_ns:
                 return
+            if faults and resumed_ns is None and passed_ns >= say_ns:
+                say_ns += wait_ns
+                self._emit(self._show.waiting(self._clock.now_ns()))
             await asyncio.sleep(LOOK_S)
 
     def _resumed_ns(self, onset_ns: int, faults_count: int) -> int | None:
@@ -113,6 +131,11 @@ def fact_of(record: Record, at_ns: int) -> Fact | None:
         job=event.job,
         cause=event.causes,
     )
+
+
+def lag_ns(fact: Fact) -> int:
+    """How much later it was stored than the last tick before its input, and another tick."""
+    return fact.at_ns - fact.log_time_ns - TICK_NS
 
 
 def _standing(simulation: Simulation, passed_ns: int) -> str:

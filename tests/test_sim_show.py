@@ -10,11 +10,14 @@ from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWit
 from nemesis.schemas.done import AttemptCompleted, AttemptFailed, MembershipReported
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed
+from nemesis.sim.cell import PARTS
 from nemesis.sim.cluster import FaultPlanned, load_cluster
 from nemesis.sim.faults import plan_faults
 from nemesis.sim.ledger import MembershipFormed, injected
 from nemesis.sim.score import FaultScore, Score
-from nemesis.sim.show import Line, Show, opening
+from nemesis.sim.show import Line, Show, look_further, opening
+from nemesis.sim.watcher import lag_ns
+from tests.commands import nemesis
 
 SECOND = 1_000_000_000
 START = 1_790_000_000 * SECOND
@@ -77,7 +80,7 @@ def test_a_fault_is_shown_as_what_nemesis_cannot_see() -> None:
 def test_a_verdict_comes_with_its_first_evidence_and_what_is_missing_and_once() -> None:
     story = show()
     lines = flat(story.fact(fact(VERDICT)))
-    assert lines[0] == f"00:08.5  VERDICT    gpu.off_bus: {GPU} (attributed, 98 %)"
+    assert lines[0] == f"00:08.5  VERDICT    gpu.off_bus: {GPU} (attributed, 98 %), incident i-1"
     assert [line.strip() for line in lines[1:4]] == ["it fell off", "- clue 0", '"line 0"']
     assert [line.strip() for line in lines[-2:]] == ["- and 2 more", "missing: a dump"]
     revised = msgspec.structs.replace(VERDICT, revision=1, confidence_ppm=990_000)
@@ -109,6 +112,8 @@ def test_the_end_of_a_hold_is_no_news_and_a_failure_is() -> None:
     assert story.fact(fact(msgspec.structs.replace(DONE, decision="llama/1"))) == []
     failed = AttemptFailed(at_ns=0, reason="it did not work", decision="d", actor="a")
     assert flat(story.fact(fact(failed)))[0].endswith("FAILED     it did not work")
+    later = msgspec.structs.replace(failed, withdrawn=True)
+    assert flat(story.fact(fact(later)))[0].endswith("WITHDRAWN  d makes way for a later decision")
     withheld = RecoveryWithheld(
         at_ns=0, reason="a limit", incident="i", action="shrink", target="job/llama"
     )
@@ -155,10 +160,62 @@ def test_long_lines_are_wrapped_below_themselves_in_a_terminal() -> None:
     assert all(line.startswith(" " * 20 + "so") for line in wrapped)
 
 
+def test_in_a_narrow_terminal_no_word_breaks_and_a_quote_keeps_its_indent() -> None:
+    quote = "NVRM: Xid (PCI:0000:43:00): 79, pid='<unknown>', GPU has fallen off the bus."
+    said = msgspec.structs.replace(
+        VERDICT, evidence=(Evidence(fact="f", says="Xid 79", text=quote),)
+    )
+    console = Console(file=StringIO(), width=80, force_terminal=True, color_system=None)
+    for line in show().fact(fact(said)):
+        console.print(line.wrapped())
+    wrapped = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert all(len(line) <= 80 for line in wrapped)
+    assert set(quote.split()[1:-1]) <= {word for line in wrapped for word in line.split()}
+    start = next(at for at, line in enumerate(wrapped) if "NVRM" in line)
+    assert [line[:22].strip() for line in wrapped[start : start + 2]] == ["", ""]
+    assert not wrapped[start + 1][22].isspace()
+
+
+def test_a_job_that_stands_still_says_what_it_costs() -> None:
+    story = show()
+    planned = FaultPlanned(kind="xid79", after_s=8.0, node="n006", gpu=4)
+    story.truth(injected(plan_faults(CLUSTER, [planned], 1)[0], START))
+    (line,) = flat(story.waiting(START + 44 * SECOND))
+    assert line == (
+        "00:44.0  WAITING    no step is finished: 112 GPUs idle for 36 s, 1.1 GPU hours (simulated)"
+    )
+
+
+def test_a_machine_that_does_not_keep_up_is_named() -> None:
+    (line,) = flat(show().too_slow(10.0))
+    assert line.strip() == "this machine is too slow for --speed 10: times below are its own"
+
+
+def test_an_answer_lags_by_what_no_tick_explains() -> None:
+    late = fact(VERDICT, at_s=9.5)
+    assert lag_ns(late) == 1_790_000_009_500_000_000 - 1_000_000_000
+    at_once = msgspec.structs.replace(late, log_time_ns=START + 9 * SECOND)
+    assert lag_ns(at_once) < 0
+
+
+def test_the_end_names_the_commands_that_show_more() -> None:
+    text = [line.strip() for line in flat(look_further(["i-1"], cell="demo", following=False))]
+    assert text[1] == "to look further: nemesis demo --follow; then, in another terminal:"
+    assert text[2] == "nemesis incident --cell demo i-1"
+
+
+def test_the_help_of_without_names_every_part() -> None:
+    told = nemesis("demo", "--help", COLUMNS="200").stdout
+    (line,) = [line for line in told.splitlines() if "--without" in line]
+    assert all(part in line for part in PARTS)
+
+
 def test_the_opening_says_that_all_is_synthetic_and_that_it_acts() -> None:
     text = "\n".join(
         line.plain for line in opening(CLUSTER, CLUSTER.scenario[0], seed=7, speed=2.0)
     )
     assert "16 nodes x 8 GPUs" in text
+    assert "on 112 ranks, 2 nodes are spare" in text
+    assert "shrink before a swap" in text
     assert "synthetic" in text
     assert "on a real cluster it is shadow" in text

@@ -45,17 +45,20 @@ class Cell:
 
     def __init__(
         self,
+        *,
         server: Server,
         clock: SimClock,
         stage: Stage,
         folder: Path,
         truths: list[Truth],
+        behind: list[int],
     ) -> None:
         self.server = server
         self.clock = clock
         self.stage = stage
         self.folder = folder
         self.truths = truths
+        self.behind = behind
 
     def break_gpu(self, kind: FaultKind) -> None:
         """A fault of `RANK` and its GPU that happens now."""
@@ -94,6 +97,7 @@ async def cell(folder: Path, *, speed: float = 10.0) -> AsyncIterator[Cell]:
             start_ns=clock.start_ns,
         )
         truths: list[Truth] = []
+        behind: list[int] = []
         async with await server.connect("sim") as ledger:
             stage = Stage(
                 simulation,
@@ -102,16 +106,37 @@ async def cell(folder: Path, *, speed: float = 10.0) -> AsyncIterator[Cell]:
                 credentials_folder=server.credentials_folder,
                 ledger=ledger.connection,
                 on_truth=truths.append,
+                on_behind=lambda: behind.append(clock.now_ns()),
             )
             running = asyncio.create_task(stage.run())
             try:
-                yield Cell(server, clock, stage, folder, truths)
+                yield Cell(
+                    server=server,
+                    clock=clock,
+                    stage=stage,
+                    folder=folder,
+                    truths=truths,
+                    behind=behind,
+                )
             finally:
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
 
 
 Handler = Callable[[Msg], Awaitable[None]]
+
+
+def test_simulated_time_that_jumps_is_told_once(tmp_path: Path) -> None:
+    async def scenario() -> int:
+        async with cell(tmp_path) as it:
+            await it.until(lambda: it.stage.connected_count > 0)
+            for _ in range(2):
+                time.sleep(0.3)  # noqa: ASYNC251 - a machine that is busy elsewhere: 3 s simulated
+                await asyncio.sleep(0.05)
+            await it.until(lambda: bool(it.behind))
+            return len(it.behind)
+
+    assert asyncio.run(scenario()) == 1
 
 
 def test_every_node_speaks_for_itself_and_no_number_is_missing(tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 def demo(
     scenario: str = typer.Option("gpu-off-bus", help="What breaks; `--list` names all."),
     seed: int = typer.Option(7, min=0, help="Draws the target and every reading."),
-    speed: float = typer.Option(1.0, min=0.1, max=20.0, help="Simulated seconds in a real one."),
+    speed: float = typer.Option(1.0, min=0.1, max=10.0, help="Simulated seconds in a real one."),
     copies: int = typer.Option(1, min=1, max=4, help="Of the processors and of the actor."),
-    without: list[str] = typer.Option([], help="Leave a part out: attribution, healer, job-actor."),
+    without: list[str] = typer.Option(
+        [], help="Leave out attribution, healer, intake or job-actor."
+    ),
     duration: float = typer.Option(0.0, min=0.0, help="Simulated seconds; 0: until it is over."),
     cluster: Path | None = typer.Option(None, help="A cluster file in place of the built-in one."),
     follow: bool = typer.Option(False, "--follow", help="After the score, go on until Ctrl-C."),
@@ -82,7 +84,8 @@ def _run_in_terminal(options: "Options") -> "Outcome":
     from nemesis.sim.run import run
     from nemesis.sim.show import Line, opening
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False)
+    console.soft_wrap = not console.is_terminal  # a file has no width
 
     def emit(lines: list[Line]) -> None:
         for line in lines:
@@ -127,4 +130,5 @@ def _document(options: "Options", outcome: "Outcome") -> dict[str, Any]:
         "ready_s": round(outcome.ready_s, 3),
         "wall_s": round(outcome.wall_s, 3),
         "part_restart_counts": outcome.part_restart_counts,
+        "machine_too_slow": outcome.is_behind,
     }

@@ -132,7 +132,7 @@ class Connection:
         last = self.errors[-1] if self.errors else "no answer"
         raise LogUnavailableError(
             f"no NATS server at {without_password(url)} within {timeout_s:g} s: {last}",
-            hint="is the cell running? `nemesis status` says",
+            hint="see that it runs and the URL is right; `nemesis serve` starts a cell here",
         )
 
     async def request(

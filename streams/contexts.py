@@ -114,7 +114,7 @@ def find(
     if info is None:
         raise NoCellError(
             f"no server of cell {cell!r} runs here",
-            hint="start one with `make sim`, or name one with --server or --context",
+            hint="start one with `nemesis serve`, or name one with --server or --context",
         )
     return Target(url=info.url, credentials_folder=seeds)
 

@@ -28,8 +28,10 @@ async def run_copy(
     connect: Callable[[str], Awaitable[Log]],
     folder: Path,
     snapshot_period_s: float = SNAPSHOT_PERIOD_S,
-) -> None:
+) -> signal.Signals | None:
     """Run every version that this release has of these processors, until SIGTERM or SIGINT.
+
+    Returns which of the two it was.
 
     The log says which version answers; the others wait. `connect` signs in as a role, `folder`
     keeps what must outlive the process.
@@ -51,9 +53,16 @@ async def run_copy(
             start_ns=time.time_ns(),
             snapshot_period_s=snapshot_period_s,
         )
+        told: list[signal.Signals] = []
+
+        def stop(number: signal.Signals) -> None:
+            told.append(number)
+            runner.stop()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, runner.stop)
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
         await runner.run()
+    return told[0] if told else None
 
 
 def check_names(names: Iterable[str], catalogue: Catalogue) -> None:

@@ -32,6 +32,8 @@ class InputGapError(NemesisError):
 class ServerRunningError(NemesisError):
     """A server of this cell runs already and holds its store."""
 
+    exit_code = 3
+
 
 class ServerStartError(NemesisError):
     """The embedded server did not come up."""
@@ -57,3 +59,9 @@ class DiskFullError(ServerStartError):
 
 class ProvisionError(NemesisError):
     """A stream cannot be created or read with these credentials."""
+
+
+class NoStreamsError(NemesisError):
+    """A server that no log has been made on."""
+
+    exit_code = 3

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from nemesis.streams.connection import Connection
-from nemesis.streams.errors import LogFullError, ProvisionError
+from nemesis.streams.connection import Connection, without_password
+from nemesis.streams.errors import LogFullError, NoStreamsError, ProvisionError
 from nemesis.streams.permissions import BLOBS, INCIDENTS, STATE, STREAM, TRUTH
 
 DAY_S: Final = 24 * 3600
@@ -49,6 +49,8 @@ class Provisioned(msgspec.Struct, frozen=True):
 
     created: tuple[str, ...]
     drift: tuple[Drift, ...]
+    missing: tuple[str, ...] = ()
+    """Not there, and not made because nobody asked."""
 
 
 def wanted_streams(limits: Limits) -> list[dict[str, Any]]:
@@ -98,8 +100,10 @@ def wanted_streams(limits: Limits) -> list[dict[str, Any]]:
     return [common | own for own in (log, truth, *stores)]
 
 
-async def provision(connection: Connection, limits: Limits | None = None) -> Provisioned:
-    """Create what is missing, compare what is there.
+async def provision(
+    connection: Connection, limits: Limits | None = None, *, create: bool = True
+) -> Provisioned:
+    """Create what is missing, unless told not to; compare what is there.
 
     Raises:
         ProvisionError: the server refuses a stream.
@@ -108,12 +112,15 @@ async def provision(connection: Connection, limits: Limits | None = None) -> Pro
     """
     created: list[str] = []
     drift: list[Drift] = []
+    missing: list[str] = []
     for wanted in wanted_streams(limits or Limits()):
         name = wanted["name"]
         info = await _api(connection, f"STREAM.INFO.{name}")
         error = info.get("error")
         if error is None:
             drift += _drift(name, wanted, info["config"])
+        elif error.get("err_code") == _NOT_FOUND and not create:
+            missing.append(name)
         elif error.get("err_code") == _NOT_FOUND:
             made = await _api(connection, f"STREAM.CREATE.{name}", wanted)
             _check(name, made.get("error"))
@@ -121,7 +128,22 @@ async def provision(connection: Connection, limits: Limits | None = None) -> Pro
             drift += _drift(name, wanted, made["config"])
         else:
             _check(name, error)
-    return Provisioned(tuple(created), tuple(drift))
+    return Provisioned(tuple(created), tuple(drift), tuple(missing))
+
+
+async def require_streams(connection: Connection, url: str) -> None:
+    """See that there is a log to read or write, for people who named a server.
+
+    Raises:
+        NoStreamsError: the server at this URL has none.
+        LogUnavailableError: no answer.
+    """
+    info = await _api(connection, f"STREAM.INFO.{STREAM}")
+    if info.get("error", {}).get("err_code") == _NOT_FOUND:
+        raise NoStreamsError(
+            f"no NEMESIS streams at {without_password(url)}",
+            hint="make them with `nemesis provision`",
+        )
 
 
 def _drift(name: str, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[Drift]:

@@ -22,7 +22,7 @@ from nemesis.streams.deaths import Deaths
 from nemesis.streams.errors import LogFullError, LogUnavailableError, PositionMovedError
 from nemesis.streams.lane import SNAPSHOT_PERIOD_S, Lane
 from nemesis.streams.port import RunnerLog
-from nemesis.streams.status import CopyStatus, write_status
+from nemesis.streams.status import CopyStatus, remove_status, write_status
 from nemesis.streams.watch import ShortenedError, Watch
 
 RETRY_S: Final = 0.1
@@ -95,6 +95,8 @@ class Runner:
             raise
         finally:
             await self._end("watch", "read", *(lane.label for lane in self.lanes))
+            if self._stopped:
+                remove_status(self._folder, self.status())
             for deaths in self._deaths:
                 deaths.close()
 
@@ -254,11 +256,14 @@ class Runner:
             _log.info("the log did not take the last conclusions; the next copy will write them")
 
     async def _until_available(self, what: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        said = ""
         while not self._stopped:
             try:
                 return await what()
             except (LogUnavailableError, LogFullError) as error:
-                _log.info("waiting for the log: %s", error.message)
+                if error.message != said:
+                    said = error.message
+                    _log.info("waiting for the log: %s", said)
                 await asyncio.sleep(RETRY_S)
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:

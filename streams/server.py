@@ -246,7 +246,9 @@ class Server:
             where = f"{other.url}, pid {other.pid}" if other else str(path)
             raise ServerRunningError(
                 f"cell {self.cell!r} already runs: {where}",
-                hint=f"use it: --server {other.url}" if other else "wait until it has started",
+                hint=f"`nemesis status --cell {self.cell}` shows it"
+                if other
+                else "wait until it has started",
             ) from None
 
     def _write_config(self) -> None:

@@ -37,6 +37,7 @@ class CopyStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_seq: int
     """The end of the log."""
     lag_seq: int
+    """Records that this copy has not seen yet."""
     log_time_ns: int
     """Time of the last tick this copy read; how far it lies behind now is the lag in seconds."""
     clock_silent: bool
@@ -49,6 +50,8 @@ class CopyStatus(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, lane: "Lane", watch: "Watch", *, slot: int) -> Self:
         """The status of a lane."""
+        # positions are no input of anyone: who has read up to one is not behind
+        seen_seq = watch.read_seq if lane.stage == "reading" else 0
         return cls(
             name=lane.name,
             version=lane.processor.version,
@@ -60,7 +63,7 @@ class CopyStatus(msgspec.Struct, frozen=True, kw_only=True):
             in_seq=lane.position.in_seq,
             read_seq=lane.read_seq,
             last_seq=watch.last_seq,
-            lag_seq=max(0, watch.last_seq - lane.read_seq),
+            lag_seq=max(0, watch.last_seq - max(lane.read_seq, seen_seq)),
             log_time_ns=lane.fold.log_time_ns,
             clock_silent=watch.clock_silent,
             log_full=lane.committer.full,
@@ -78,12 +81,18 @@ def copies_folder(cell_folder: Path) -> Path:
 def write_status(folder: Path, copies: Iterable[CopyStatus]) -> None:
     """Replace the files of these copies; a disk that does not take them stops no copy."""
     for each in copies:
-        path = folder / f"{token_of(f'{each.name}@{each.version}')}.{each.slot}.json"
+        path = _path(folder, each)
         fresh = path.with_suffix(".new")
         with suppress(OSError):
             fresh.write_bytes(msgspec.json.encode(each))
             fresh.chmod(0o600)
             fresh.replace(path)
+
+
+def remove_status(folder: Path, copies: Iterable[CopyStatus]) -> None:
+    """These copies end in order: they are not dead, they are no more."""
+    for each in copies:
+        _path(folder, each).unlink(missing_ok=True)
 
 
 def read_status(folder: Path) -> list[CopyStatus]:
@@ -95,3 +104,7 @@ def read_status(folder: Path) -> list[CopyStatus]:
         except (OSError, msgspec.DecodeError):
             continue  # a copy that ends at this moment, or a file of another release
     return found
+
+
+def _path(folder: Path, copy: CopyStatus) -> Path:
+    return folder / f"{token_of(f'{copy.name}@{copy.version}')}.{copy.slot}.json"

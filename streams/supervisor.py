@@ -61,9 +61,13 @@ class Supervisor:
             started = loop.time()
             code = await self._live(name)
             lived_s = loop.time() - started
+            waited_s = wait_s
             wait_s = WAIT_S_MIN if lived_s > LIVED_WELL_S else min(2 * wait_s, self._wait_s_max)
             self.restart_counts[name] += 1
-            _log.info("%s ended with %d after %.1f s, again in %.1f s", name, code, lived_s, wait_s)
+            if wait_s != waited_s or wait_s == WAIT_S_MIN:  # at the longest wait, said once
+                _log.info(
+                    "%s ended with %d after %.1f s, again in %.1f s", name, code, lived_s, wait_s
+                )
             await asyncio.sleep(wait_s)
 
     async def _live(self, name: str) -> int:

@@ -223,9 +223,10 @@ def test_a_second_start_says_what_already_runs(tmp_path: Path) -> None:
             timeout=LIMIT_S,
             check=False,
         )
-    assert second.returncode == 1
+    assert second.returncode == 3
     assert "already runs" in second.stderr
     assert url in second.stderr
+    assert "nemesis status --cell demo" in second.stderr
 
 
 def test_a_killed_demo_takes_its_server_and_processes_along(tmp_path: Path) -> None:

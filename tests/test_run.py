@@ -40,9 +40,11 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("end", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGKILL, -9)]
+)
 def test_a_run_writes_conclusions_and_leaves_no_process_however_it_ends(
-    end: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    end: signal.Signals, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NEMESIS_STATE_DIR", str(tmp_path))
 
@@ -73,12 +75,14 @@ def test_a_run_writes_conclusions_and_leaves_no_process_however_it_ends(
                 copies = read_status(copies_folder(state_folder("cell")))
                 assert [copy.name for copy in copies] == ["intake"]
                 run.send_signal(end)
-                assert await asyncio.to_thread(run.wait, 30) == (-9 if end == 9 else 0)
+                assert await asyncio.to_thread(run.wait, 30) == status
 
                 async def gone() -> bool:
                     return not any(alive(copy.pid) for copy in copies)
 
                 await until(gone)
+                if end != signal.SIGKILL:  # who ended in order is not dead, it is no more
+                    assert read_status(copies_folder(state_folder("cell"))) == []
             finally:
                 run.kill()
                 run.wait()

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import typer
 
+from nemesis.cli.cell import QuietOption, say_up
+from nemesis.cli.interrupts import run_until_told
+
 act = typer.Typer(no_args_is_help=True, help="Carry decisions out.")
 
 
@@ -21,23 +24,17 @@ def job(
     context: str | None = typer.Option(None, help="A NATS context instead."),
     cell: str = typer.Option("local", help="The cell whose server runs here."),
     credentials: Path | None = typer.Option(None, help="Folder of seeds, with --server."),
+    quiet: QuietOption = False,
 ) -> None:
-    """Hold jobs and give them their new membership, as the healer decided. Runs until SIGTERM."""
-    import asyncio
-    import signal
-
+    """Hold jobs and give them their new membership, as the healer decided. Ctrl-C ends it."""
     from nemesis.actors.job import JobActor
     from nemesis.streams.contexts import find
 
     async def run() -> None:
         target = find(server=server, context=context, cell=cell, credentials_folder=credentials)
+        if not quiet:
+            await say_up(target, "actor/job", cell, server or "", context or "")
         async with await target.connect("actor/job", name=f"actor-job-{name}") as log:
-            running = asyncio.ensure_future(JobActor(log, name).run())
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
-            try:
-                await running
-            except asyncio.CancelledError:
-                if not running.cancelled():
-                    raise
+            await JobActor(log, name).run()
 
-    asyncio.run(run())
+    run_until_told(run())

@@ -6,10 +6,12 @@ from nemesis.cli.act import act
 from nemesis.cli.demo import demo
 from nemesis.cli.events import events, telemetry
 from nemesis.cli.incident import incident
+from nemesis.cli.provision import credentials, provision
 from nemesis.cli.record import record
 from nemesis.cli.replay import replay
 from nemesis.cli.run import run
 from nemesis.cli.schema import schema
+from nemesis.cli.serve import serve
 from nemesis.cli.status import status
 from nemesis.cli.triage import triage
 
@@ -39,13 +41,16 @@ def _root(
 
 
 app.add_typer(act, name="act")
+app.command()(credentials)
 app.command()(demo)
 app.command()(events)
 app.command()(incident)
+app.command()(provision)
 app.command()(record)
 app.command()(replay)
 app.command()(run)
 app.add_typer(schema, name="schema")
+app.command()(serve)
 app.command()(status)
 app.add_typer(telemetry, name="telemetry")
 app.command()(triage)

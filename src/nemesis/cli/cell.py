@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from nemesis.streams.contexts import Target
     from nemesis.streams.log import Log
 
 _TIMEOUT_S = 4.0  # a person waits
@@ -19,6 +20,7 @@ ServerOption = Annotated[
 ContextOption = Annotated[
     str, typer.Option("--context", help="A context of the `nats` tool instead.")
 ]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Do not say that it is up.")]
 CredsOption = Annotated[
     Path | None,
     typer.Option("--credentials", help="Folder of seeds.", envvar="NEMESIS_CREDENTIALS"),
@@ -31,9 +33,11 @@ async def open_log(cell: str, server: str, context: str, credentials: Path | Non
     Raises:
         NoCellError: no such cell runs here.
         LogUnavailableError: no server answers.
+        NoStreamsError: a server on which no log was made.
         WrongCredentialsError: the server does not accept them.
     """
     from nemesis.streams.contexts import find
+    from nemesis.streams.provision import require_streams
 
     target = find(
         server=server or None,
@@ -41,7 +45,26 @@ async def open_log(cell: str, server: str, context: str, credentials: Path | Non
         cell=cell,
         credentials_folder=credentials,
     )
-    return await target.connect("reader", name="nemesis", timeout_s=_TIMEOUT_S)
+    log = await target.connect("reader", name="nemesis", timeout_s=_TIMEOUT_S)
+    try:
+        await require_streams(log.connection, target.url)
+    except BaseException:
+        await log.close()
+        raise
+    return log
+
+
+async def say_up(target: "Target", role: str, cell: str, server: str, context: str) -> None:
+    """Tell whoever started it that it reads; a supervised child is told to be quiet.
+
+    Raises: as `open_log`.
+    """
+    from nemesis.streams.provision import require_streams
+
+    async with await target.connect(role, name="nemesis") as log:
+        await require_streams(log.connection, target.url)
+    what = shown_name(cell, server, context)
+    typer.echo(f"reading {what if server or context else f'cell {cell}'}, Ctrl-C ends", err=True)
 
 
 def shown_name(cell: str, server: str, context: str) -> str:

@@ -3,11 +3,20 @@
 import asyncio
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption
+from nemesis.cli.cell import (
+    CellOption,
+    ContextOption,
+    CredsOption,
+    QuietOption,
+    ServerOption,
+    say_up,
+)
+from nemesis.cli.interrupts import run_until_told
 
 if TYPE_CHECKING:
     from nemesis.streams.contexts import Target
@@ -29,6 +38,7 @@ def run(
     once: Annotated[
         bool, typer.Option("--once", help="Not supervised: the first end is the end.")
     ] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Run processors until Ctrl-C: read the log, conclude, write each conclusion once."""
     import logging
@@ -46,40 +56,43 @@ def run(
         cell=cell,
         credentials_folder=credentials,
     )
+
+    async def tell() -> None:
+        if not quiet:
+            await say_up(target, f"processor/{names[0]}", cell, server, context)
+
     if once:
-        asyncio.run(_copy(names, target, cell))
+        run_until_told(_copy(names, target, cell, tell))
         return
-    command = [sys.executable, "-m", "nemesis.cli", "run", "--once", "--cell", cell]
+    command = [sys.executable, "-m", "nemesis.cli", "run", "--once", "--quiet", "--cell", cell]
     command += ["--server", server] if server else []
     command += ["--context", context] if context else []
     command += ["--credentials", str(credentials)] if credentials else []
     groups = [[name] for name in names] if apart else [list(names)]
-    asyncio.run(
-        _supervise(
-            {
-                f"{'+'.join(group)} {number}": [*command, *group]
-                for group in groups
-                for number in range(copies)
-            }
-        )
-    )
+    commands = {
+        f"{'+'.join(group)} {number}": [*command, *group]
+        for group in groups
+        for number in range(copies)
+    }
+    run_until_told(_supervise(commands, tell))
 
 
-async def _copy(names: list[str], target: "Target", cell: str) -> None:
+async def _copy(
+    names: list[str], target: "Target", cell: str, tell: Callable[[], Awaitable[None]]
+) -> signal.Signals | None:
     from nemesis.processors.catalogue import CATALOGUE
     from nemesis.streams.copy import run_copy
     from nemesis.streams.server import state_folder
     from nemesis.streams.status import copies_folder
 
+    await tell()
     folder = copies_folder(state_folder(cell))
-    await run_copy(names, CATALOGUE, connect=target.connect, folder=folder)
+    return await run_copy(names, CATALOGUE, connect=target.connect, folder=folder)
 
 
-async def _supervise(commands: dict[str, list[str]]) -> None:
+async def _supervise(commands: dict[str, list[str]], tell: Callable[[], Awaitable[None]]) -> None:
     from nemesis.streams.supervisor import Supervisor
 
-    over = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, over.set)
+    await tell()
     async with Supervisor(commands):
-        await over.wait()
+        await asyncio.Event().wait()

@@ -29,8 +29,9 @@ class Standing(msgspec.Struct, kw_only=True):
     version: int
     in_seq: int
     lag_seq: int
+    """Of the living copy here that has read furthest; of the position where none lives here."""
     lag_ns: int
-    """From the log time of its position to that of the last tick."""
+    """The same as time, from log time there to that of the last tick."""
 
 
 class Copy(msgspec.Struct, kw_only=True):
@@ -47,6 +48,8 @@ class Copy(msgspec.Struct, kw_only=True):
     lag_seq: int
     problem: str
     """Why it does not answer although it should."""
+    log_time_ns: int
+    """Of the last tick that it read."""
 
 
 class Status(msgspec.Struct, kw_only=True):
@@ -83,6 +86,8 @@ def status(
     now = asyncio.run(run())
     if not server and not context:
         now.copies = _copies(cell)
+        for standing in now.processors:
+            _see_reading(standing, now)
     if json:
         print_json(now)
         return
@@ -104,9 +109,23 @@ def _copies(cell: str) -> list[Copy]:
             standby=each.standby,
             lag_seq=each.lag_seq,
             problem=each.problem,
+            log_time_ns=each.log_time_ns,
         )
         for each in read_status(copies_folder(state_folder(cell)))
     ]
+
+
+def _see_reading(standing: Standing, now: Status) -> None:
+    """A position is written a second after all is read: who reads knows better."""
+    lags = [
+        (copy.lag_seq, max(0, now.log_time_ns - copy.log_time_ns))
+        for copy in now.copies
+        if copy.alive
+        and copy.stage == "reading"
+        and (copy.name, copy.version) == (standing.name, standing.version)
+    ]
+    if lags:
+        standing.lag_seq, standing.lag_ns = min(lags)
 
 
 def _is_alive(pid: int) -> bool:

@@ -1,0 +1,113 @@
+"""What makes the log of a server a cell at work: its clock, its keeper, processors, the job actor.
+
+Processors share one process a copy and each copy of the actor has its own, all kept alive by a
+supervisor; ticker and keeper are tasks of ours.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from nemesis.schemas.errors import NemesisError
+from nemesis.schemas.facts import Record, decode_conclusion
+from nemesis.schemas.kept import ProcessorStarted
+from nemesis.streams import keeper, ticker
+from nemesis.streams.log import Log
+from nemesis.streams.server import Server
+
+JOB_ACTOR: Final = "job-actor"
+_STARTED_SUBJECT: Final = "nemesis.events.processor_started.*"
+
+
+class NotReadyError(NemesisError):
+    """The cell did not come up."""
+
+    exit_code = 3
+
+
+def commands(
+    server: Server, processors: Iterable[str], *, copies: int, job_actor: bool = True
+) -> dict[str, list[str]]:
+    """What a supervisor starts: name of the child -> the command that an operator would type."""
+    program = [sys.executable, "-m", "nemesis.cli"]
+    target = ["--server", server.url, "--credentials", str(server.credentials_folder), "--quiet"]
+    names = list(processors)
+    found: dict[str, list[str]] = {}
+    for copy in range(1, copies + 1):
+        if names:
+            run = [*program, "run", "--once", "--cell", server.cell, *target, *names]
+            found[f"processors-{copy}"] = run
+        if job_actor:
+            name = f"{JOB_ACTOR}-{copy}"
+            found[name] = [*program, "act", "job", "--name", name, *target]
+    return found
+
+
+async def until_started(
+    log: Log, processors: Iterable[str], *, from_seq: int, timeout_s: float
+) -> None:
+    """Wait until each of these has said, from this sequence on, that it took up work.
+
+    Raises:
+        NotReadyError: some did not in time.
+    """
+    names = set(processors)
+    if not names:
+        return
+    try:
+        async with asyncio.timeout(timeout_s):
+            async for record in log.follow(from_seq, subject=_STARTED_SUBJECT):
+                names.discard(_name_in(record))
+                if not names:
+                    return
+    except TimeoutError:
+        raise NotReadyError(
+            f"{', '.join(sorted(names))} did not start within {timeout_s:g} s",
+            hint="their last words are above",
+        ) from None
+
+
+def _name_in(record: Record) -> str:
+    _, data = decode_conclusion("processor_started", record.payload)
+    assert isinstance(data, ProcessorStarted)
+    return data.name
+
+
+@asynccontextmanager
+async def clockwork(
+    server: Server,
+    now_ns: Callable[[], int],
+    alarm: Callable[[str], None],
+    *,
+    speed: float = 1.0,
+) -> AsyncIterator[None]:
+    """The ticker and the keeper of the cell; `speed`: seconds of `now_ns` in one real second."""
+    async with (
+        await server.connect("ticker") as ticking,
+        await server.connect("keeper") as keeping,
+        background(
+            ticker.run(ticking, now_ns, speed=speed),
+            keeper.run(keeping, now_ns, alarm),
+        ),
+    ):
+        yield
+
+
+@asynccontextmanager
+async def background(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Runs beside the body and ends with it; what fails there fails the body."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            started = [tasks.create_task(each) for each in work]
+            try:
+                yield
+            finally:
+                for task in started:
+                    task.cancel()
+    except BaseExceptionGroup as group:
+        first: BaseException = group
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None

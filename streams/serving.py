@@ -1,0 +1,122 @@
+"""A real cell that runs on one machine: server, clock, keeper, processors, job actor.
+
+Nothing is assumed about the log: it may be empty or years old. The one thing written is an
+activation for each processor that never had one. No policy is written: without one the healer is
+in shadow, its decisions are recorded and nothing is applied.
+"""
+
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from nemesis.processors.catalogue import CATALOGUE
+from nemesis.schemas.facts import encode_conclusion
+from nemesis.schemas.operated import ProcessorActivated
+from nemesis.schemas.tokens import name_of
+from nemesis.streams import crew
+from nemesis.streams.errors import PositionMovedError
+from nemesis.streams.log import Log
+from nemesis.streams.lookup import subjects
+from nemesis.streams.provision import Drift
+from nemesis.streams.server import ANY_PORT, Server, state_folder
+from nemesis.streams.supervisor import Supervisor
+
+START_TIMEOUT_S: Final = 120.0  # a long log may have to be read again before a copy is there
+BY: Final = "serve"
+REASON: Final = "the first version of this processor in this log"
+_NODE_SEEDS: Final = "node-"
+
+
+class Serving(msgspec.Struct, kw_only=True, frozen=True):
+    """What is up."""
+
+    cell: str
+    url: str
+    pid: int
+    server_pid: int
+    log_folder: str
+    credentials_folder: str
+    nodes: list[str]
+    """Who may write telemetry and ask for plans."""
+    processors: list[str]
+    activated: list[str]
+    """Of these processors, those that had no version before."""
+    copies: int
+    has_policy: bool
+    """False: shadow, nothing is applied."""
+    drift: list[Drift]
+
+
+@asynccontextmanager
+async def serving(
+    cell: str,
+    *,
+    roles: Iterable[str],
+    port: int,
+    copies: int,
+    alarm: Callable[[str], None],
+) -> AsyncIterator[Serving]:
+    """Everything up, and in the opposite order down again whatever happens in between.
+
+    `roles`: nodes that may write; none: those that could before. `port` 0: any free one.
+
+    Raises:
+        ServerRunningError: this cell runs already.
+        NotReadyError: a processor did not come up.
+        NemesisError: a server or a log that cannot work; the message says why.
+    """
+    roles = list(roles) or _earlier_nodes(cell)
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        server = await enter(Server(cell, roles=roles, port=port or ANY_PORT))
+        reader = await enter(await server.connect("reader"))
+        from_seq = (await reader.bounds()).last_seq + 1
+        await enter(crew.clockwork(server, time.time_ns, alarm))
+        async with await server.connect("operator") as log:
+            activated = await _activate(log)
+        names = sorted(CATALOGUE)
+        await enter(Supervisor(crew.commands(server, names, copies=copies)))
+        await crew.until_started(reader, names, from_seq=from_seq, timeout_s=START_TIMEOUT_S)
+        yield Serving(
+            cell=cell,
+            url=server.url,
+            pid=os.getpid(),
+            server_pid=server.pid or 0,
+            log_folder=str(server.folder / "store"),
+            credentials_folder=str(server.credentials_folder),
+            nodes=[role.partition("/")[2] for role in roles],
+            processors=names,
+            activated=activated,
+            copies=copies,
+            has_policy=bool(await subjects(reader, "nemesis.events.policy_applied.*")),
+            drift=list(server.provisioned.drift),
+        )
+
+
+def _earlier_nodes(cell: str) -> list[str]:
+    """Nodes that have a seed in this cell."""
+    seeds = (state_folder(cell) / "credentials").glob(f"{_NODE_SEEDS}*.nk")
+    return sorted(f"node/{name_of(each.stem.removeprefix(_NODE_SEEDS))}" for each in seeds)
+
+
+async def _activate(log: Log) -> list[str]:
+    """Let the newest version of each processor answer, where none was ever told to."""
+    at_ns = time.time_ns()
+    activated = []
+    for name, versions in sorted(CATALOGUE.items()):
+        data = ProcessorActivated(
+            at_ns=at_ns, by=BY, reason=REASON, name=name, version=max(versions)
+        )
+        subject, payload = encode_conclusion(
+            id=f"{BY}/{at_ns}/{name}", source=f"/operators/{BY}", at_ns=at_ns, data=data, key=name
+        )
+        try:
+            await log.publish(subject, payload, expected_last_subject_seq=0)
+        except PositionMovedError:
+            continue  # it has one
+        activated.append(name)
+    return activated

@@ -49,6 +49,8 @@ clean: ## Remove the environment and everything that was built
 
 # One clear line where a virtual environment cannot be made, instead of ensurepip's page of text.
 $(VENV)/.created:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "make: $(PYTHON) is not found: install Python 3.11 or newer, or say make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "make: $(PYTHON) is older than 3.11: install Python 3.11 or newer, or say make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
@@ -58,6 +60,7 @@ $(VENV)/.created:
 	@touch $@
 
 $(VENV)/.runtime: $(VENV)/.created pyproject.toml constraints.txt
+	@echo "installing NEMESIS and what it needs, about half a minute ..."
 	@$(PIP) -e .
 	@touch $@
 

@@ -33,7 +33,7 @@ _headers: Final = msgspec.json.Decoder(Header)
 class NoRecordingError(NemesisError):
     """There is no such file, or it cannot be read."""
 
-    exit_code = 3
+    exit_code = 2
 
 
 class _Beginning(msgspec.Struct):

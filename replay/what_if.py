@@ -22,9 +22,10 @@ from nemesis.replay.versions import latest
 from nemesis.schemas.decided import Decision
 from nemesis.schemas.done import Attempt
 from nemesis.schemas.envelope import decode_event
-from nemesis.schemas.errors import NemesisError
+from nemesis.schemas.errors import MalformedFactError, NemesisError
 from nemesis.schemas.facts import Record, encode_conclusion
 from nemesis.schemas.operated import PolicyApplied, ProcessorActivated
+from nemesis.schemas.policy import decode_policy
 
 ID_PREFIX: Final = "what-if:"
 ROOM: Final = 4096
@@ -91,13 +92,18 @@ def parse_settings(texts: list[str]) -> dict[str, bytes]:
 
 
 def parse_policy(path: Path) -> bytes:
-    """The JSON object in a file.
+    """The policy in a file, as JSON.
 
     Raises:
-        BadSettingError: no such file, or no JSON object in it.
+        BadSettingError: no such file, no JSON object in it, or no policy; says which field.
     """
     try:
-        return _json_object(path.read_bytes(), f"--policy {path}", "a file with a JSON object")
+        raw = _json_object(path.read_bytes(), f"--policy {path}", "a file with a JSON object")
+        decode_policy(raw)
+        return raw
+    except MalformedFactError as error:
+        hint = "`nemesis schema show policy` describes it"
+        raise BadSettingError(f"--policy {path}: {error.message}", hint=hint) from error
     except OSError as error:
         raise BadSettingError(f"--policy {path}: {error.strerror or error}") from error
 

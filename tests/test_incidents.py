@@ -8,7 +8,7 @@ import pytest
 from nemesis.processors.fold import Input
 from nemesis.replay.reader import Recording
 from nemesis.schemas import decided, done, operated
-from nemesis.schemas.channels import ABSENT
+from nemesis.schemas.channels import ABSENT, GPU_CHANNELS, NIC_CHANNELS, STEP_CHANNELS
 from nemesis.schemas.facts import Record, encode_observation
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed
 from nemesis.schemas.observed import SampleTaken
@@ -226,8 +226,35 @@ def test_blocks_of_a_sample_have_names_and_say_what_was_not_read() -> None:
     ]
     item = Input(Record(9, "nemesis.telemetry.n1.sample", START_NS, encode_observation(sample)))
     assert telemetry_line(item) == (
-        "22:13:20.000         9 n1         sample     gpu0[dram_ce_count=5] gpu1[dram_ce_count=7]"
+        "22:13:20.000         9 n1         sample     "
+        "2 GPUs       - W     - C      - %  ECC 12 corrected 0 not"
     )
+
+
+def test_a_sample_is_one_line_of_ranges_and_sums() -> None:
+    def row(known: dict[str, int], channels: tuple[str, ...]) -> bytes:
+        values = (known.get(channel, 0) for channel in channels)
+        return b"".join(value.to_bytes(8, "little", signed=True) for value in values)
+
+    gpus = ({"power_mw": 650_400, "temp_c": 61, "utilization_ppm": 990_000, "sram_ce_count": 2},
+            {"power_mw": 71_000, "temp_c": 34, "dram_ue_count": 1})  # fmt: skip
+    sample = SampleTaken(
+        node="n1", start_ns=1, n=1, at_ns=START_NS, gpu_count=2, nic_count=2, step_count=1,
+        gpu=b"".join(row(each, GPU_CHANNELS) for each in gpus),
+        nic=row({"port_up": 1}, NIC_CHANNELS) + row({}, NIC_CHANNELS),
+        steps=row({"rank": 3, "step": 7}, STEP_CHANNELS),
+    )  # fmt: skip
+    item = Input(Record(9, "nemesis.telemetry.n1.sample", START_NS, encode_observation(sample)))
+    assert telemetry_line(item).split("sample     ")[1] == (
+        "2 GPUs  71-650 W 34-61 C   0-99 %  ECC 2 corrected 1 not  NICs up 1/2  step 7"
+    )
+
+
+def test_a_refused_policy_is_shown_with_what_is_wrong_in_it() -> None:
+    log = Log()
+    refused = decided.PolicyRefused(at_ns=START_NS, reason="It is not one.", broken="`$.mode`")
+    log.event(refused, key="policy")
+    assert event_line(Input(log.records[0])).endswith("policy         It is not one. `$.mode`")
 
 
 def test_channels_of_a_newer_producer_are_numbered_and_a_broken_block_is_left_out() -> None:

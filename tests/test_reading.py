@@ -273,10 +273,33 @@ def test_events_show_the_past_and_can_be_filtered(cell: Cell) -> None:
     assert len(of_incident) == len(
         [e for e in all_of_them if e["event"]["data"].get("incident") == name]
     )
-    assert lines(nemesis(cell, "events", "--no-follow", "--job", "other", "--jsonl")) == []
     text = nemesis(cell, "events", "--no-follow", "--since", "1h").stdout
     assert "fault_attributed" in text
     assert nemesis(cell, "events", "--fact", "nosuch").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("events", "--job", "nope"),
+        ("events", "--incident", "nope"),
+        ("telemetry", "cat", "--node", "nope"),
+    ],
+)
+def test_what_finds_nothing_says_so_in_one_line_and_exits_with_3(
+    cell: Cell, arguments: tuple[str, ...]
+) -> None:
+    ran = nemesis(cell, *arguments, "--no-follow")
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert ran.stderr.startswith("nemesis: no ")
+    assert ran.stderr.count("\n") == 1
+
+
+def test_an_incident_begins_with_what_a_producer_saw(cell: Cell) -> None:
+    whole = document(nemesis(cell, "incident", incident_id(cell), "--json"))
+    assert whole["began_ns"] < whole["events"][0]["stored_ns"]
+    assert whole["duration_ns"] > 0
+    assert "seen by n1, by its clock" in nemesis(cell, "incident", incident_id(cell)).stdout
 
 
 def test_events_follow_the_log_until_interrupted(cell: Cell) -> None:

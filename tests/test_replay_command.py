@@ -46,7 +46,7 @@ def test_an_equal_replay_says_so_and_exits_with_0(path: Path) -> None:
     ran = nemesis("replay", str(path))
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.startswith("equal: ")
-    assert "attribution    version 1: 1 conclusions equal, 1 states equal" in ran.stdout
+    assert "attribution    version 1: 1 conclusions equal, 1 saved states equal" in ran.stdout
     whole = msgspec.json.decode(nemesis("replay", str(path), "--json").stdout)
     assert whole["verdict"] == "equal"
 
@@ -98,7 +98,7 @@ def test_other_settings_are_compared(path: Path) -> None:
     assert msgspec.json.decode(nemesis("replay", str(path), "--compare", "--json").stdout) == {
         "same_count": 1, "gone": [], "new": [], "changed": [], "notes": []
     }  # fmt: skip
-    ran = nemesis("replay", str(path), "--settings", "healer={}")
+    ran = nemesis("replay", str(path), "--compare", "--settings", "healer={}")
     assert ran.returncode == 2
     assert ran.stderr.startswith("nemesis: --settings healer: no such processor")
 
@@ -124,7 +124,40 @@ def test_a_damaged_file_is_one_line_with_its_place(path: Path) -> None:
         assert ran.returncode == 1
         assert "byte" in ran.stderr
         assert ran.stderr.count("\n") == 1
-    assert nemesis("replay", str(path) + ".none").returncode == 3
+    assert nemesis("replay", str(path) + ".none").returncode == 2
+
+
+def test_what_only_a_comparison_takes_is_refused_without_one(path: Path) -> None:
+    for option in (["--settings", "attribution={}"], ["--policy", str(path)]):
+        ran = nemesis("replay", str(path), *option)
+        assert ran.returncode == 2
+        assert "--compare" in ran.stderr
+    ran = nemesis("replay", str(path), "--processor", "nope")
+    assert ran.returncode == 2
+    assert "nope" in ran.stderr
+
+
+def test_a_broken_policy_says_which_field_and_where_to_read_about_it(
+    path: Path, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.json"
+    for text, field in (
+        ('{"mode": "loud"}', "`$.mode`"),
+        ('{"shrink_max": 1}', "`shrink_max`"),
+        ('{"world_min": 0}', "world_min must be"),
+    ):
+        policy.write_text(text)
+        ran = nemesis("replay", str(path), "--compare", "--policy", str(policy))
+        assert ran.returncode == 2
+        assert field in ran.stderr
+        assert "nemesis schema show policy" in ran.stderr
+
+
+def test_the_schema_of_a_policy_has_its_defaults() -> None:
+    shown = msgspec.json.decode(nemesis("schema", "show", "policy").stdout)
+    fields = shown["$defs"]["Policy"]["properties"]
+    assert fields["mode"]["default"] == "shadow"
+    assert fields["shrinks_max"]["default"] == 4
 
 
 def test_gaps_and_unknown_facts_are_told(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from nemesis.schemas.channels import (
     NIC_CHANNELS,
     STEP_CHANNELS,
 )
+from nemesis.schemas.decided import PolicyRefused
 from nemesis.schemas.envelope import rfc3339
 from nemesis.schemas.observed import SampleTaken
 
@@ -60,6 +61,8 @@ def event_line(item: Input) -> str:
     if data is None:
         return f"{_clock(record.stored_ns)} {record.seq:>9} {item.token:<22} ? {item.error}"
     said = getattr(data, "reason", "") or getattr(data, "text", "")
+    if isinstance(data, PolicyRefused):
+        said = f"{said} {data.broken}"
     return (
         f"{_clock(record.stored_ns)} {record.seq:>9} {item.token:<22} {item.name:<14} {said}"
     ).rstrip()
@@ -97,12 +100,35 @@ def _rows(raw: bytes, count: int, channels: tuple[str, ...]) -> list[dict[str, i
 
 
 def _sample_text(sample: SampleTaken) -> str:
+    """GPUs: power, temperature, load, ECC errors; NICs that are up; the step of its ranks."""
+    blocks = sample_blocks(sample)
+    gpus, nics, steps = blocks["gpu"], blocks["nic"], blocks["steps"]
     parts: list[str] = []
-    for name, rows in sample_blocks(sample).items():
-        for at, row in enumerate(rows):
-            shown = " ".join(f"{key}={value}" for key, value in row.items() if value)
-            parts.append(f"{name}{at if name != 'host' else ''}[{shown}]")
-    return " ".join(parts)
+    if gpus:
+        power = _range(gpus, "power_mw", 1000)
+        load = _range(gpus, "utilization_ppm", 10_000)
+        parts.append(f"{len(gpus)} GPUs {power:>7} W {_range(gpus, 'temp_c'):>5} C {load:>6} %")
+        corrected = _total(gpus, "dram_ce_count", "sram_ce_count")
+        uncorrected = _total(gpus, "dram_ue_count", "sram_ue_count")
+        parts.append(f"ECC {corrected} corrected {uncorrected} not")
+    if nics:
+        parts.append(f"NICs up {_total(nics, 'port_up')}/{len(nics)}")
+    if steps:
+        parts.append(f"step {_range(steps, 'step')}")
+    return "  ".join(parts)
+
+
+def _range(rows: list[dict[str, int | None]], channel: str, unit: int = 1) -> str:
+    """Least and greatest of a channel; `-` where no device could be read."""
+    values = [value // unit for row in rows if (value := row.get(channel)) is not None]
+    if not values:
+        return "-"
+    low, high = min(values), max(values)
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def _total(rows: list[dict[str, int | None]], *channels: str) -> int:
+    return sum(row.get(channel) or 0 for row in rows for channel in channels)
 
 
 def _text(value: Any) -> str:

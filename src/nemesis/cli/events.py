@@ -8,11 +8,19 @@ import typer
 
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption, open_log
 from nemesis.cli.output import print_json, say
+from nemesis.schemas.errors import NemesisError
 
 if TYPE_CHECKING:
     from nemesis.processors.fold import Input
     from nemesis.schemas.facts import Record
     from nemesis.streams.log import Log
+
+
+class NothingFoundError(NemesisError):
+    """Nothing in the log is what was asked for."""
+
+    exit_code = 3
+
 
 telemetry = typer.Typer(no_args_is_help=True, help="What producers saw.")
 
@@ -43,6 +51,7 @@ def events(
         from nemesis.views.incidents import Incidents
 
         incidents = Incidents()
+        count = 0
         async with await open_log(cell, server, context, credentials) as log:
             start = 1 if incident else await _start(log, since, follow=follow)
             async for record in _records(log, start, "nemesis.events.>", follow=follow):
@@ -52,7 +61,10 @@ def events(
                 if incident and (entry is None or not entry.incident.startswith(incident)):
                     wanted = False
                 if wanted:
+                    count += 1
                     _show(record, jsonl=jsonl, line=_event_line)
+        if not count and (incident or job or fact):
+            raise NothingFoundError("no such event", hint="`nemesis incident` lists incidents")
 
     _run(run())
 
@@ -69,7 +81,7 @@ def telemetry_cat(
     credentials: CredsOption = None,
     jsonl: JsonlOption = False,
 ) -> None:
-    """Show what producers saw, in words: blocks of numbers by channel and device."""
+    """Show what producers saw, one line each; --jsonl shows every channel of every device."""
     _check_tokens(kind or [], "telemetry")
 
     async def run() -> None:
@@ -77,10 +89,15 @@ def telemetry_cat(
 
         subject = f"nemesis.telemetry.{token_of(node) if node else '*'}.*"
         async with await open_log(cell, server, context, credentials) as log:
+            count = 0
             start = await _start(log, since, follow=follow)
             async for record in _records(log, start, subject, follow=follow):
                 if not kind or record.subject.rpartition(".")[2] in kind:
+                    count += 1
                     _show(record, jsonl=jsonl, line=_telemetry_line)
+        if not count and (node or kind):
+            of = f" of node {node!r}" if node else ""
+            raise NothingFoundError(f"no telemetry{of}", hint="`nemesis status` names the nodes")
 
     _run(run())
 

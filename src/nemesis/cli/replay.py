@@ -33,12 +33,16 @@ def replay(
 ) -> None:
     """Draw every conclusion of a recording again and compare it byte for byte.
 
-    Needs no server. Exit status: 0 equal, 1 a difference, 3 something could not be verified.
+    Needs no server. Exit status: 0 equal; 1 a difference, or a file that is damaged or no
+    recording; 2 usage, no such file; 3 something in it could not be verified by this release.
     """
+    if (settings or policy) and not compare:
+        raise typer.BadParameter("--settings and --policy go with --compare")
+    _check_processors(processor or [])
     from nemesis.replay.reader import Recording
 
     recording = Recording(file)
-    if compare or settings or policy:
+    if compare:
         _compare(recording, settings or [], policy, json=json)
         return
     from nemesis.replay.verify import verify
@@ -57,6 +61,15 @@ def replay(
     else:
         _print_report(recording.header, report)
     raise typer.Exit({"equal": 0, "different": 1}.get(report.verdict, 3))
+
+
+def _check_processors(names: list[str]) -> None:
+    from nemesis.processors.catalogue import CATALOGUE
+
+    for name in names:
+        if name not in CATALOGUE:
+            known = ", ".join(sorted(CATALOGUE))
+            raise typer.BadParameter(f"no processor {name!r}, there are: {known}")
 
 
 def _compare(
@@ -107,7 +120,8 @@ def _print_report(header: "Header", report: "Report") -> None:
 def _summary(each: "ProcessorReport") -> str:
     versions = " then ".join(map(str, each.versions)) or "?"
     text = f"version {versions}: {each.equal_count} conclusions equal"
-    text += f", {each.states_equal_count} states equal"
+    if each.states_equal_count:
+        text += f", {each.states_equal_count} saved states equal"
     if each.unanswered_count:
         text += f", {each.unanswered_count} not yet written where the slice ends"
     if each.unverified:

@@ -29,11 +29,18 @@ def list_facts(json: JsonOption = False) -> None:
 
 @schema.command()
 def show(
-    name: Annotated[str, typer.Argument(help="fault_attributed, FaultAttributed or its type.")],
+    name: Annotated[str, typer.Argument(help="fault_attributed, FaultAttributed, or policy.")],
     json: JsonOption = False,
 ) -> None:
-    """Print the JSON Schema of a fact."""
+    """Print the JSON Schema of a fact; `policy`: of what the healer may do, with defaults."""
     import msgspec
+
+    if name in ("policy", "Policy"):
+        from nemesis.schemas.policy import Policy
+
+        encoded = msgspec.json.encode(msgspec.json.schema(Policy))
+        typer.echo(msgspec.json.format(encoded, indent=-1 if json else 2).decode())
+        return
 
     from nemesis.schemas.errors import UnknownFactError
     from nemesis.schemas.published import published_schema

@@ -39,14 +39,17 @@ class Channel:
         self,
         connection: Connection,
         *,
+        ranks_of: Callable[[str], int],
         plans_for: Callable[[str], tuple[Plan, ...] | None],
         on_report: Callable[[Report], None],
         on_change: Callable[[], None],
     ) -> None:
-        """`plans_for`: the last plans of a node, in order, or None while they are not known;
-        `on_change`: some state is newer."""
+        """`ranks_of`: how many ranks a job has, 0 for one that is not known: what is said of others
+        is not kept, so that no node can fill our memory; `plans_for`: the last plans of a node, in
+        order, or None while they are not known; `on_change`: some state is newer."""
         self.boot_ids: Final[dict[str, str]] = {}
         self._connection: Final = connection
+        self._ranks_of: Final = ranks_of
         self._plans_for: Final = plans_for
         self._on_report_read: Final = on_report
         self._on_change: Final = on_change
@@ -93,7 +96,7 @@ class Channel:
             report = decode_message(Report, message.data)
         except MalformedFactError:
             return  # an agent of another release; its answers will say so again
-        if not _is_from(message, report.node):
+        if not _is_from(message, report.node) or not self._ranks_of(report.job):
             return
         place, number = (report.node, report.job), (report.start_ns, report.n)
         if number <= self._newest.get(place, (0, 0)):
@@ -116,8 +119,9 @@ class Channel:
 
     def _hear(self, node: str, boot_id: str, job: str, ranks: tuple[RankState, ...]) -> None:
         self.boot_ids[node] = boot_id
+        count = self._ranks_of(job)
         states = self._states.setdefault(job, {})
-        states.update({(node, state.rank): state for state in ranks})
+        states.update({(node, state.rank): state for state in ranks if state.rank < count})
         self._on_change()
 
 

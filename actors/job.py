@@ -15,6 +15,7 @@ from nemesis.actors.notary import Notary
 from nemesis.actors.planning import nodes_of, plan_of
 from nemesis.actors.self_made import SelfMade
 from nemesis.processors.fold import Input
+from nemesis.processors.healer.replicas import world_of
 from nemesis.schemas.facts import telemetry_subject
 from nemesis.schemas.plans import Plan, order_of
 from nemesis.streams.errors import LogUnavailableError
@@ -35,6 +36,7 @@ class JobActor:
         self._self_made: Final = SelfMade(self.claims, self._notary)
         self._channel: Final = Channel(
             log.connection,
+            ranks_of=self._ranks_of,
             plans_for=self._plans_for,
             on_report=self._self_made.hear,
             on_change=self._wake,
@@ -101,6 +103,10 @@ class JobActor:
         self._changed.set()
         for attempting in self._attempts.values():
             attempting.changed.set()
+
+    def _ranks_of(self, job: str) -> int:
+        standing = self.claims.jobs.get(job)
+        return world_of(standing.submitted) if standing is not None else 0
 
     def _plans_for(self, node: str) -> tuple[Plan, ...] | None:
         """The last plans of a node, in order; None while the log is not read to its end."""

@@ -25,6 +25,9 @@ REGROUPING: Final[tuple[Action, ...]] = (
 """Actions that give a job a new membership, after a hold."""
 
 
+YEAR_NS: Final = 365 * 86_400 * SECOND_NS
+
+
 class Policy(
     msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, forbid_unknown_fields=True
 ):
@@ -72,6 +75,11 @@ class Policy(
             f"{name} must be above 0: without time nothing can be answered."
             for name in ("silence_wait_ns", "decision_timeout_ns", "approval_timeout_ns")
             if getattr(self, name) == 0
+        ]
+        broken += [
+            f"{name} must be at most a year: a deadline has to fit into a fact."
+            for name in type(self).__struct_fields__
+            if name.endswith("_ns") and getattr(self, name) > YEAR_NS
         ]
         if self.gather_ns > self.silence_wait_ns:
             broken.append("gather_ns must not be above silence_wait_ns, which includes it.")

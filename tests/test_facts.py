@@ -301,3 +301,8 @@ def test_an_event_or_plan_that_nests_without_end_is_malformed() -> None:
         decode_message(Report, deep)
     with pytest.raises(MalformedFactError):
         decode_policy(deep)
+
+
+def test_a_policy_whose_deadlines_fit_into_no_fact_is_refused() -> None:
+    with pytest.raises(MalformedFactError, match="decision_timeout_ns must be at most a year"):
+        decode_policy(b'{"decision_timeout_ns":%d}' % (2**63 - 1))

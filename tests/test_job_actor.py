@@ -28,6 +28,7 @@ from nemesis.schemas.observed import ClockTicked
 from nemesis.schemas.operated import DecisionApproved, DecisionVetoed, JobSubmitted, PauseSet
 from nemesis.streams.log import Log
 from nemesis.streams.server import Server
+from tests.cells import until
 from tests.fake_agents import FakeAgent
 
 pytestmark = pytest.mark.server
@@ -435,5 +436,25 @@ def test_an_attempt_that_a_newer_decision_makes_moot_is_withdrawn(tmp_path: Path
         await cell.agents["n2"].join(cell.server)
         _, done = await cell.until(AttemptCompleted, decision="llama/3")
         assert (done.epoch, done.world) == (2, 3)
+
+    run(tmp_path, body)
+
+
+def test_what_agents_say_of_other_jobs_and_ranks_is_not_kept(tmp_path: Path) -> None:
+    async def body(cell: Site) -> None:
+        await cell.submit()
+        log = await cell.server.connect("actor/job")
+        actor = JobActor(log, "a")
+        running = asyncio.create_task(actor.run())
+        agent = cell.agents["n0"]
+        await agent.hello()
+        agent.stages = {rank: ("running", 0) for rank in (0, 1, 6, 10**9)}
+        await agent.report()
+        await until(lambda: bool(actor._channel.states("llama")), "the report is heard")
+        assert set(actor._channel.states("llama")) == {("n0", 0), ("n0", 1)}
+        assert actor._ranks_of("other") == 0
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await log.close()
 
     run(tmp_path, body)

@@ -21,7 +21,7 @@ from nemesis.streams.errors import LogUnavailableError
 from nemesis.streams.outbox import Outbox
 from nemesis.streams.port import RunnerLog
 from nemesis.streams.position import Position, position_of, read_snapshot
-from nemesis.streams.survivors import Survivors, read_survivors
+from nemesis.streams.survivors import Survivors, read_standing
 from nemesis.streams.watch import RETRY_S, ShortenedError, Watch
 
 SNAPSHOT_PERIOD_S: Final = 10.0
@@ -93,13 +93,13 @@ class Lane:
     async def open(self) -> bool:
         """Take up the state at the position; False while another version answers."""
         seen_count = self._watch.lost_count
+        _, survivors = await read_standing(self.log, self.name)
         position, taken = await read_snapshot(self.log, self.log.states, self.name)
         self.position = position
         version = self.processor.version
         if position.exists and position.version != version:
             self.stage, self.problem = "waiting", ""
             return False
-        survivors = await read_survivors(self.log, self.name, position)
         if seen_count != self._watch.lost_count:
             raise LogUnavailableError(f"the connection broke while the state of {self.name} came")
         fold = Fold(self.processor, skips=self._skips(position, survivors))
@@ -179,7 +179,7 @@ class Lane:
             position = outbox.position
             try:
                 record = await self.log.get(position.cursor_seq) if position.exists else None
-                survivors = await read_survivors(self.log, self.name, position)
+                newest, survivors = await read_standing(self.log, self.name)
                 last_seq = (await self.log.bounds()).last_seq
             except LogUnavailableError:
                 await asyncio.sleep(RETRY_S)
@@ -188,12 +188,13 @@ class Lane:
             there = record is not None and record.subject == self._cursor
             if position.exists and not (there and position_of(record) == position):
                 raise ShortenedError(position.cursor_seq, last_seq)
-            if outbox.survivors.input_seq > position.in_seq and survivors < outbox.survivors:
+            if outbox.survivors.input_seq > newest.in_seq and survivors < outbox.survivors:
                 raise ShortenedError(outbox.survivors.seq, last_seq)
             if survivors.skips.keys() - self.fold.skips.keys():
                 raise StaleCopyError(f"{self.name}: another copy skipped {[*survivors.skips]}")
-            outbox.survived(survivors)
             self._seen_count = seen_count
+            outbox.survived(survivors)
+            self._moved_to(newest)
 
     def stand_in(self, refused: Emission, error: str) -> Emission:
         """What is written instead of a conclusion that the log refused for good."""
@@ -293,6 +294,9 @@ class Lane:
         self.differences.extend(self._comparison.answered(position.in_seq))
         if position.snapshot:
             self._snapshot_at = asyncio.get_running_loop().time()
+        self._moved_to(position)
+
+    def _moved_to(self, position: Position) -> None:
         if self.committer.outbox.observe(position):
             self.committer.moved(mine=False)
             self.observe(position)

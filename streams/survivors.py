@@ -17,7 +17,7 @@ from nemesis.schemas.envelope import Event, decode_event
 from nemesis.schemas.facts import Record
 from nemesis.schemas.kept import FactSkipped
 from nemesis.streams.log import Bounds
-from nemesis.streams.position import Position, covers
+from nemesis.streams.position import Position, covers, read_position
 
 _EVENTS: Final = "nemesis.events.>"
 _SKIPPED: Final = "nemesis.events.fact_skipped."
@@ -49,6 +49,10 @@ class Survivors(msgspec.Struct, frozen=True, kw_only=True):
 class Reading(Protocol):
     """Reading a stretch of a log."""
 
+    async def last(self, subject: str, *, up_to_seq: int = 0) -> Record | None:
+        """The newest message of a subject, or the newest up to a sequence."""
+        ...
+
     async def bounds(self) -> Bounds:
         """What the log holds."""
         ...
@@ -56,6 +60,21 @@ class Reading(Protocol):
     def read_range(self, from_seq: int, to_seq: int, *, subject: str = "") -> AsyncIterator[Record]:
         """Every record that still exists between two sequences, both included."""
         ...
+
+
+async def read_standing(log: Reading, name: str) -> tuple[Position, Survivors]:
+    """The position, and what lies behind it: nothing that a newer position covers.
+
+    Raises:
+        LogUnavailableError: no answer.
+    """
+    position = await read_position(log, name)
+    while True:
+        survivors = await read_survivors(log, name, position)
+        newest = await read_position(log, name)
+        if newest == position:
+            return position, survivors
+        position = newest
 
 
 async def read_survivors(log: Reading, name: str, position: Position) -> Survivors:

@@ -162,7 +162,7 @@ def test_copies_killed_at_any_await_and_answers_lost_change_nothing(
     run(main())
 
 
-@pytest.mark.parametrize("seed", range((SEEDS + 1) // 2))
+@pytest.mark.parametrize("seed", [*range((SEEDS + 1) // 2), 5009])  # a break in a handover
 def test_floods_crashes_upgrades_full_and_older_stores_change_nothing(
     seed: int, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ from tests.faults.processors import CATALOGUE
 from tests.faults.proxy import Proxy
 from tests.faults.real_server import RealServer
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -99,7 +99,8 @@ class Stage:
         try:
             yield
         except BaseException:
-            self._pumping.cancel()  # the log may be gone
+            if self._pumping is not None:
+                self._pumping.cancel()  # the log may be gone
             raise
         await self.quiet()
 

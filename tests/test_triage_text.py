@@ -75,3 +75,18 @@ def test_long_evidence_is_cut_and_counted() -> None:
     assert "dmesg:13: says" not in text
     assert "and 18 more (--json has them all)" in text
     assert "\x07" not in text
+
+
+def test_what_is_done_is_done_to_every_culprit() -> None:
+    both = [Blamed("rank", "rank/job/12", ""), Blamed("rank", "rank/job/14", "")]
+    recovery = Recovery("shrink", "rank/job/12")
+    assert "  do        shrink rank/job/12, rank/job/14\n" in text_of(
+        triage(culprits=both, recovery=recovery)
+    )
+
+
+def test_a_line_that_is_cut_shows_it() -> None:
+    text = text_of(triage(evidence=[Citation("dmesg", 1, "x" * 161, "says")]))
+    assert f"| {'x' * 159}…\n" in text
+    whole = text_of(triage(evidence=[Citation("dmesg", 1, "x" * 160, "says")]))
+    assert f"| {'x' * 160}\n" in whole

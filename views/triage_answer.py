@@ -162,8 +162,21 @@ def nothing_found(read_count: int, unread_count: int, absent_count: int) -> Answ
             "the kernel log of every node (journalctl -k -o json)",
             "flight-recorder dumps of every rank (TORCH_NCCL_DUMP_ON_TIMEOUT=1)",
         ],
-        reason=f"{read}; {unread_count} files were not read, {absent_count} dumps are not there.",
+        reason="; ".join([read, *_what_is_not_there(unread_count, absent_count)]) + ".",
     )
+
+
+def _what_is_not_there(unread_count: int, absent_count: int) -> list[str]:
+    said = []
+    if unread_count:
+        said.append(_counted(unread_count, "file was", "files were") + " not read")
+    if absent_count:
+        said.append(_counted(absent_count, "dump is", "dumps are") + " not there")
+    return said
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
 
 
 def _recovery(verdict: FaultAttributed, conclusions: Sequence[object]) -> Recovery:

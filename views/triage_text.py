@@ -37,13 +37,23 @@ def _incident(answer: Answer, prefix: str = "") -> Iterator[str]:
         place = cited.file if cited.line is None else f"{cited.file}:{cited.line}"
         yield f"  evidence  {place}: {cited.says}"
         if cited.text:
-            yield f"            | {cited.text.strip()[:_TEXT_CHARS]}"
+            yield f"            | {_cut(cited.text.strip())}"
     if (left := len(answer.evidence) - _EVIDENCE_SHOWN) > 0:
         yield f"            and {left} more (--json has them all)"
-    target = f" {answer.recovery.target}" if answer.recovery.target else ""
-    yield f"  do        {answer.recovery.action}{target}"
+    yield f"  do        {answer.recovery.action}{_targets(answer)}"
     for each in answer.missing:
         yield f"  collect   {each}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _TEXT_CHARS else f"{text[: _TEXT_CHARS - 1]}…"
+
+
+def _targets(answer: Answer) -> str:
+    """The target of the action; where it is one of several culprits, it is to be done to all."""
+    target = answer.recovery.target
+    names = [culprit.id for culprit in answer.culprits]
+    return f" {', '.join(names) if target in names else target}".rstrip()
 
 
 def _headline(answer: Answer) -> str:

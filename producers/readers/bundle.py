@@ -11,13 +11,15 @@ import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
 from nemesis.producers.flight_recorder import BadDumpError, Dump, read_dump
 from nemesis.producers.readers.dump_file import load_json, load_pickle
 from nemesis.producers.readers.kernel_log import KernelLog, is_kernel_log, read_kernel_log
+from nemesis.producers.readers.own_answer import OWN_ANSWER, is_own_answer
+from nemesis.producers.readers.pipe import SPOOL_BYTES_MAX, STDIN, is_pipe, spooled
 from nemesis.schemas.errors import NemesisError
 
 FILES_MAX: Final = 20_000
@@ -63,6 +65,8 @@ class Bundle(msgspec.Struct):
     unread: list[Unread]
     paths: dict[str, Path]
     """Where each file lies, by the name that reports use."""
+    spools: list[IO[bytes]] = []
+    """What came through pipes; a file lies there as long as it is open."""
 
 
 def read_bundle(roots: Sequence[Path]) -> Bundle:
@@ -73,7 +77,7 @@ def read_bundle(roots: Sequence[Path]) -> Bundle:
     """
     for root in roots:
         try:
-            root.stat()
+            is_pipe(root)
         except OSError as error:
             raise NoSuchPathError(f"{root}: {_why(error)}", hint="check the path") from error
     bundle = Bundle([], [], [], {})
@@ -89,7 +93,7 @@ def read_bundle(roots: Sequence[Path]) -> Bundle:
                 break
             bundle.paths[file] = path
             try:
-                _read(path, file, bundle)
+                _read(_lasting(path, file, bundle) if path == root else path, file, bundle)
             except BadDumpError as error:
                 bundle.unread.append(Unread(file, error.message))
             except (OSError, EOFError, zlib.error) as error:
@@ -98,6 +102,9 @@ def read_bundle(roots: Sequence[Path]) -> Bundle:
 
 
 def _walk(root: Path, unread: list[Unread]) -> Iterator[tuple[Path, str]]:
+    if is_pipe(root):
+        yield root, "stdin" if root.as_posix() in STDIN else _printable(root.as_posix())
+        return
     if not root.is_dir():
         # what a person names may be a link, what lies in a bundle of somebody else may not
         yield root.resolve(), _printable(root.as_posix())
@@ -112,6 +119,18 @@ def _walk(root: Path, unread: list[Unread]) -> Iterator[tuple[Path, str]]:
         for name in sorted(files):
             path = Path(folder, name)
             yield path, _printable(path.relative_to(root).as_posix())
+
+
+def _lasting(root: Path, file: str, bundle: Bundle) -> Path:
+    """Where the file can be read again: what a pipe gives is kept until the bundle is dropped."""
+    if not is_pipe(root):
+        return root
+    spool, cut = spooled(root)
+    bundle.spools.append(spool)
+    bundle.paths[file] = Path(spool.name)
+    if cut:
+        bundle.unread.append(Unread(file, f"cut at {SPOOL_BYTES_MAX} bytes: give it as a file"))
+    return bundle.paths[file]
 
 
 def _why(error: Exception) -> str:
@@ -137,6 +156,8 @@ def _read(path: Path, file: str, bundle: Bundle) -> None:
         bundle.dumps.append(_dump_file(file, payload, load_pickle(payload)))
     elif _JSON.match(head) and (dump := _json_dump(path, file)) is not None:
         bundle.dumps.append(dump)
+    elif is_own_answer(path):
+        bundle.unread.append(Unread(file, OWN_ANSWER))
     elif is_kernel_log(path) and (log := read_kernel_log(path, file)) is not None:
         bundle.logs.append(log)
     else:

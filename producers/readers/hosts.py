@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from nemesis.producers.readers.kernel_log import KernelLog
+from nemesis.schemas.components import UNKNOWN_HOST
 
 _KIND_WORD: Final = re.compile(
     r"(?:dmesg|kern|kernel|kmsg|journal|journalctl|syslog|messages|console|log|logs|txt|out|json"
@@ -32,6 +33,8 @@ def hosts_of_hostless(logs: Sequence[KernelLog], notes: list[str]) -> dict[str, 
         names |= _told_apart(rest)
     if len(known) == 1:
         names = dict.fromkeys(rest, next(iter(known))) | names
+    nameless = [file for file in hostless if file not in names]
+    notes.extend(f"no host name in {file}: its node is called {UNKNOWN_HOST}" for file in nameless)
     for file, name in sorted(names.items()):
         notes.append(f"{file}: names no host, taken to be of {name}")
     return names

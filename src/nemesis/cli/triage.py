@@ -25,9 +25,11 @@ def triage(
 
     Reads what is in the files, whatever their names: dmesg, journalctl, /dev/kmsg and syslog
     output, also through containers and gzip, and PyTorch flight-recorder dumps, pickle or JSON.
-    Files that it cannot read are named. Needs no server and changes nothing.
+    A dash is the standard input: dmesg | nemesis triage -. Files that it cannot read are named.
+    Needs no server and changes nothing.
 
-    Exit status: 0 no fault, 1 something failed, 2 no such path, 3 nothing could be read.
+    Exit status: 0 no fault, 1 a finding (a part, a class, or insufficient evidence), 2 wrong usage
+    or no such path, 3 nothing could be read.
     """
     import msgspec
 
@@ -62,6 +64,7 @@ def answer_to(bundle: "Bundle") -> "Triage":
 
     from nemesis.producers.readers.bundle_facts import BundleFacts
     from nemesis.producers.readers.memory_log import MemoryLog
+    from nemesis.producers.readers.own_answer import OWN_ANSWER
     from nemesis.views.triage_answer import (
         Triage,
         UnreadFile,
@@ -83,7 +86,8 @@ def answer_to(bundle: "Bundle") -> "Triage":
     read_count = len(bundle.logs) + len(bundle.dumps)
     if not answers:
         absent_count = sum(len(run.absent) for run in facts.runs)
-        answers = [nothing_found(read_count, len(bundle.unread), absent_count)]
+        unread_count = sum(each.why != OWN_ANSWER for each in bundle.unread)
+        answers = [nothing_found(read_count, unread_count, absent_count)]
     first, *others = answers
     return Triage(
         **msgspec.structs.asdict(first),

@@ -203,7 +203,11 @@ class Show:
         return lines
 
     def _decision(self, decided: RecoveryDecided, at_ns: int) -> list[Line]:
+        again = any(_same_plan(decided, before) for before in self._actions.values())
         self._actions[decided.decision] = decided
+        if again:
+            text = f"{decided.action} again as {decided.decision}: the log moved on under the other"
+            return [self._line("DECISION", at_ns, text)]
         what = f"{decided.action} {decided.target}"
         if decided.members:
             what += f": epoch {decided.epoch}, {decided.world} ranks go on"
@@ -229,6 +233,15 @@ class Show:
         return Line(
             Text.assemble((f"{clock}  ", "dim"), (label, _STYLES[label])), Text(one_line(text))
         )
+
+
+def _same_plan(one: RecoveryDecided, other: RecoveryDecided) -> bool:
+    """The same membership, decided anew because a fact about the job came in between."""
+    return (
+        one.job_revision != other.job_revision
+        and bool(one.members)
+        and (one.action, one.epoch, one.members) == (other.action, other.epoch, other.members)
+    )
 
 
 def _scored(each: FaultScore) -> list[Line]:

@@ -102,6 +102,17 @@ def test_a_shrink_names_members_step_restarts_and_the_measured_time() -> None:
     )
 
 
+def test_a_plan_that_is_decided_anew_is_one_line() -> None:
+    story = show()
+    story.fact(fact(DECIDED))
+    anew = msgspec.structs.replace(DECIDED, decision="llama/3", job_revision=9)
+    assert flat(story.fact(fact(anew))) == [
+        "00:08.5  DECISION   shrink again as llama/3: the log moved on under the other"
+    ]
+    effect = flat(story.fact(fact(msgspec.structs.replace(DONE, decision="llama/3"))))
+    assert "SHRINK" in effect[0]
+
+
 def test_the_end_of_a_hold_is_no_news_and_a_failure_is() -> None:
     story = show()
     hold = QuiesceDecided(

@@ -68,8 +68,8 @@ def record(
         print_json({"file": str(out), "header": header})
         return
     say(
-        f"wrote {out}: {header.lines} lines, sequences {header.from_seq} to {header.to_seq},"
-        f" {out.stat().st_size} bytes"
+        f"wrote {out}: {header.lines} lines (facts, states, header),"
+        f" sequences {header.from_seq} to {header.to_seq}, {out.stat().st_size} bytes"
     )
     for plan in header.processors:
         start = f"from its state at {plan.start_seq}" if plan.start_seq else "from the beginning"

@@ -95,7 +95,7 @@ def _compare(
 
 def _print_report(header: "Header", report: "Report") -> None:
     say(
-        f"{report.verdict}: {report.facts_count} facts of cell {header.cell},"
+        f"{report.verdict}: read {report.facts_count} facts of cell {header.cell},"
         f" sequences {header.from_seq} to {header.to_seq}"
     )
     for each in report.processors:

@@ -29,6 +29,7 @@ from nemesis.streams.errors import (
 )
 from nemesis.streams.outbox import BATCH_CONCLUSIONS_MAX, Outbox
 from nemesis.streams.position import SNAPSHOT_IN_LOG_BYTES_MAX, Position, encode, position_of
+from nemesis.streams.watch import ShortenedError
 from tests.faults.memory_log import Faults, MemoryClient, MemoryLog
 from tests.faults.virtual_time import run
 
@@ -84,9 +85,13 @@ class Copy:
             undeliverable=self._stand_in,
         )
         self.committer.standby = False
+        self.doubt: tuple[int, Exception] | None = None
+        """The log proves to be another one after so many reads."""
 
     async def _verify(self) -> None:
         self.verified.append(len(self.desk.tries))
+        if self.doubt is not None and self.desk.reads == self.doubt[0]:
+            raise self.doubt[1]
 
     def _stand_in(self, refused: Emission, error: str) -> Emission:
         self.refused.append((refused.id, error))
@@ -290,6 +295,18 @@ def test_a_refusal_is_read_and_what_another_copy_wrote_is_not_written_again() ->
         assert not copy.committer.standby
 
     play(story)
+
+
+def test_a_position_read_after_a_refusal_counts_only_in_the_log_that_was_read() -> None:
+    async def story(copy: Copy) -> None:
+        copy.desk.log.append(*prefilled())
+        copy.step(2)
+        copy.doubt = (1, ShortenedError(9, 2))
+        with pytest.raises(ShortenedError):
+            await copy.committer.flush()
+        assert (copy.sizes, copy.seen, copy.outbox.position.in_seq) == ([2], [], 0)
+
+    play(story, runs=False)
 
 
 def test_an_answer_that_was_lost_is_found_by_asking_again() -> None:

@@ -55,6 +55,7 @@ class Desk(MemoryClient):
         self.asked_at: list[float] = []
         self.publish_errors: list[NemesisError | None] = []
         self.before_commit: Callable[[], None] = lambda: None
+        self.commit_s = 0.0
         self.read_from: list[int] = []
 
     def reader(self, start_seq: int) -> MemoryReader:
@@ -76,6 +77,7 @@ class Desk(MemoryClient):
         self.before_commit()
         if self.away is not None:
             raise self.away
+        await asyncio.sleep(self.commit_s)
         return await super().commit(messages)
 
     async def ask(self) -> None:
@@ -263,6 +265,37 @@ def test_a_log_that_does_not_take_the_last_conclusions_delays_a_stop_for_five_se
     play(tmp_path, story)
 
 
+def test_at_a_stop_no_conclusion_is_offered_twice(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        it.active(("counting", 1))
+        runner = it.runner(Counting())
+        work = it.go(runner)
+        await asyncio.sleep(3)
+        it.lines("ok")
+        await asyncio.sleep(0.01)
+        it.lines("ok")  # due 40 ms later
+        await asyncio.sleep(0.01)
+        it.desk.commit_s = 0.1
+        await it.stop(runner, work)
+        committer = runner.lanes[0].committer
+        assert (len(committer.outbox), committer.refused_count) == (0, 0)
+
+    play(tmp_path, story)
+
+
+def test_it_can_be_stopped_while_the_log_is_away(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        it.desk.away = LogUnavailableError("away")
+        runner = it.runner(Counting(), Echoing())
+        work = it.go(runner)
+        await asyncio.sleep(1)
+        runner.stop()
+        await asyncio.sleep(2 * RETRY_S)
+        assert work.done()
+
+    play(tmp_path, story)
+
+
 def test_it_can_be_stopped_twice_and_before_it_began(tmp_path: Path) -> None:
     async def story(it: Story) -> None:
         it.active(("counting", 1))
@@ -352,13 +385,12 @@ def test_an_error_of_any_part_ends_the_run(tmp_path: Path) -> None:
 
 def test_a_log_rolled_back_is_told_by_those_at_work_and_ends_the_run(tmp_path: Path) -> None:
     async def story(it: Story) -> None:
-        it.active(("counting", 1))
-        runner = it.runner(CountingNext(), Counting(), start_ns=7)
-        it.go(runner)
+        it.active(("counting", 1), ("echoing", 1))
+        await it.go_and_stop(Counting())
+        work = it.go(it.runner(CountingNext(), Echoing(), start_ns=7))
         await asyncio.sleep(3)
-        work = it.works[0]
         read_seq = it.log.last_seq
-        it.log.roll_back(4)
+        it.log.roll_back(read_seq - 1)
         last_seq = it.log.last_seq
         assert last_seq < read_seq
         it.desk.publish_errors = [LogUnavailableError("away"), LogFullError("full")]
@@ -370,13 +402,13 @@ def test_a_log_rolled_back_is_told_by_those_at_work_and_ends_the_run(tmp_path: P
         assert told == LogShortened(
             at_ns=traffic.EPOCH_NS,
             reason=raised.value.message,
-            name="counting",
+            name="echoing",
             read_seq=read_seq,
             last_seq=last_seq,
         )
         [(_, source, subject)] = it.said("log_shortened")
-        assert source == "/processors/counting"
-        assert subject == event_subject("log_shortened", "counting")
+        assert source == "/processors/echoing"
+        assert subject == event_subject("log_shortened", "echoing")
 
     play(tmp_path, story)
 

@@ -51,6 +51,7 @@ def test_a_line_that_the_kernel_calls_an_error_needs_no_word_of_trouble() -> Non
     [
         "ERST: Error Record Serialization Table (ERST) support is initialized.",
         "ACPI BIOS Error (bug): Could not resolve symbol [\\_SB.PCI0], AE_NOT_FOUND",
+        "ACPI: \\_PR_.CPUG: failed to get CPU APIC ID.",
         "RAS: Correctable Errors collector initialized.",
         "EDAC MC0: Giving out device to module amd64_edac controller F19h_M10h: DEV 0000:00:18.3",
         "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_Ha#0_Chan#0_DIMM#0 (channel:0 slot:0)",

@@ -28,7 +28,7 @@ _SIGN: Final = re.compile(
 _HARMLESS: Final = re.compile(
     # what the firmware and the boot loader handed over
     r"\bcommand line: |^(?:ERST|EINJ|HEST|GHES|tsc|clocksource|hpet|kvm|ima|integrity|evm): "
-    r"|^audit: |^audit\(|\bACPI (?:BIOS )?(?:Error|Warning|Exception)|\b_OSC\b|\bAE_[A-Z_]+"
+    r"|^ACPI: |^audit: |^audit\(|\bACPI (?:BIOS )?(?:Error|Warning|Exception)|\b_OSC\b|\bAE_[A-Z_]+"
     r"|\[Firmware (?:Bug|Warn|Info)\]|X\.509|blacklisting hash|MODSIGN|lockdown|locked down"
     r"|failed to assign \[(?:io|mem)|error containment capabilities|\bi8042\b"
     # drivers that look for what need not be there

@@ -8,17 +8,35 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import Final
+from pathlib import Path
+from typing import Final, Protocol
 
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Record, decode_conclusion
 from nemesis.schemas.kept import ProcessorStarted
 from nemesis.streams import keeper, ticker
 from nemesis.streams.log import Log
-from nemesis.streams.server import Server
 
 JOB_ACTOR: Final = "job-actor"
 _STARTED_SUBJECT: Final = "nemesis.events.processor_started.*"
+
+
+class Place(Protocol):
+    """A server that has the log, our own or somebody's, and how to sign in to it."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        ...
+
+    @property
+    def credentials_folder(self) -> Path | None:
+        """Seeds, one a role."""
+        ...
+
+    async def connect(self, role: str) -> Log:
+        """The log, signed in as a role."""
+        ...
 
 
 class NotReadyError(NemesisError):
@@ -28,16 +46,16 @@ class NotReadyError(NemesisError):
 
 
 def commands(
-    server: Server, processors: Iterable[str], *, copies: int, job_actor: bool = True
+    place: Place, processors: Iterable[str], *, cell: str, copies: int, job_actor: bool = True
 ) -> dict[str, list[str]]:
     """What a supervisor starts: name of the child -> the command that an operator would type."""
     program = [sys.executable, "-m", "nemesis.cli"]
-    target = ["--server", server.url, "--credentials", str(server.credentials_folder), "--quiet"]
+    target = ["--server", place.url, "--credentials", str(place.credentials_folder), "--quiet"]
     names = list(processors)
     found: dict[str, list[str]] = {}
     for copy in range(1, copies + 1):
         if names:
-            run = [*program, "run", "--once", "--cell", server.cell, *target, *names]
+            run = [*program, "run", "--once", "--cell", cell, *target, *names]
             found[f"processors-{copy}"] = run
         if job_actor:
             name = f"{JOB_ACTOR}-{copy}"
@@ -77,7 +95,7 @@ def _name_in(record: Record) -> str:
 
 @asynccontextmanager
 async def clockwork(
-    server: Server,
+    place: Place,
     now_ns: Callable[[], int],
     alarm: Callable[[str], None],
     *,
@@ -85,8 +103,8 @@ async def clockwork(
 ) -> AsyncIterator[None]:
     """The ticker and the keeper of the cell; `speed`: seconds of `now_ns` in one real second."""
     async with (
-        await server.connect("ticker") as ticking,
-        await server.connect("keeper") as keeping,
+        await place.connect("ticker") as ticking,
+        await place.connect("keeper") as keeping,
         background(
             ticker.run(ticking, now_ns, speed=speed),
             keeper.run(keeping, now_ns, alarm),

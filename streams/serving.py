@@ -1,4 +1,4 @@
-"""A real cell that runs on one machine: server, clock, keeper, processors, job actor.
+"""A real cell at work: clock, keeper, processors, job actor, and its own server if it has one.
 
 Nothing is assumed about the log: it may be empty or years old. The one thing written is an
 activation for each processor that never had one. No policy is written: without one the healer is
@@ -18,10 +18,12 @@ from nemesis.schemas.facts import encode_conclusion
 from nemesis.schemas.operated import ProcessorActivated
 from nemesis.schemas.tokens import name_of
 from nemesis.streams import crew
-from nemesis.streams.errors import PositionMovedError
+from nemesis.streams.connection import without_password
+from nemesis.streams.contexts import Target
+from nemesis.streams.errors import PositionMovedError, WrongCredentialsError
 from nemesis.streams.log import Log
 from nemesis.streams.lookup import subjects
-from nemesis.streams.provision import Drift
+from nemesis.streams.provision import Drift, require_streams
 from nemesis.streams.server import ANY_PORT, Server, state_folder
 from nemesis.streams.supervisor import Supervisor
 
@@ -38,7 +40,9 @@ class Serving(msgspec.Struct, kw_only=True, frozen=True):
     url: str
     pid: int
     server_pid: int
+    """0: the server is somebody else's."""
     log_folder: str
+    """Empty where the server is somebody else's."""
     credentials_folder: str
     nodes: list[str]
     """Who may write telemetry and ask for plans."""
@@ -59,12 +63,15 @@ async def serving(
     port: int,
     copies: int,
     alarm: Callable[[str], None],
+    target: Target | None = None,
 ) -> AsyncIterator[Serving]:
     """Everything up, and in the opposite order down again whatever happens in between.
 
     `roles`: nodes that may write; none: those that could before. `port` 0: any free one.
+    `target`: a server that runs already and has the streams, in place of one of our own.
 
     Raises:
+        NoStreamsError: the target has no streams.
         ServerRunningError: this cell runs already.
         NotReadyError: a processor did not come up.
         NemesisError: a server or a log that cannot work; the message says why.
@@ -72,29 +79,44 @@ async def serving(
     roles = list(roles) or _earlier_nodes(cell)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        server = await enter(Server(cell, roles=roles, port=port or ANY_PORT))
-        reader = await enter(await server.connect("reader"))
+        server: Server | None = None
+        if target is None:
+            server = await enter(Server(cell, roles=roles, port=port or ANY_PORT))
+        place: crew.Place = server or _signed_in(target)
+        reader = await enter(await place.connect("reader"))
+        await require_streams(reader.connection, place.url)
         from_seq = (await reader.bounds()).last_seq + 1
-        await enter(crew.clockwork(server, time.time_ns, alarm))
-        async with await server.connect("operator") as log:
+        await enter(crew.clockwork(place, time.time_ns, alarm))
+        async with await place.connect("operator") as log:
             activated = await _activate(log)
         names = sorted(CATALOGUE)
-        await enter(Supervisor(crew.commands(server, names, copies=copies)))
+        await enter(Supervisor(crew.commands(place, names, cell=cell, copies=copies)))
         await crew.until_started(reader, names, from_seq=from_seq, timeout_s=START_TIMEOUT_S)
         yield Serving(
             cell=cell,
-            url=server.url,
+            url=without_password(place.url),
             pid=os.getpid(),
-            server_pid=server.pid or 0,
-            log_folder=str(server.folder / "store"),
-            credentials_folder=str(server.credentials_folder),
+            server_pid=(server.pid or 0) if server else 0,
+            log_folder=str(server.folder / "store") if server else "",
+            credentials_folder=str(place.credentials_folder),
             nodes=[role.partition("/")[2] for role in roles],
             processors=names,
             activated=activated,
             copies=copies,
             has_policy=bool(await subjects(reader, "nemesis.events.policy_applied.*")),
-            drift=list(server.provisioned.drift),
+            drift=list(server.provisioned.drift) if server else [],
         )
+
+
+def _signed_in(target: Target | None) -> Target:
+    """The target, which must have a seed for each role: every part signs in as itself."""
+    assert target is not None
+    if target.credentials_folder is None:
+        raise WrongCredentialsError(
+            f"no folder of seeds for {without_password(target.url)}",
+            hint="make one with `nemesis credentials` and name it with --credentials",
+        )
+    return target
 
 
 def _earlier_nodes(cell: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`nemesis serve`: a cell of this machine's own, up until Ctrl-C."""
+"""`nemesis serve`: a cell at work until Ctrl-C, on its own server or on one that runs."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nemesis.cli.cell import CellOption
+from nemesis.cli.cell import CellOption, CredsOption, ServerOption
 from nemesis.cli.interrupts import run_until_told
 from nemesis.cli.nodes import NodesOption, node_roles
 from nemesis.cli.output import print_json, say
@@ -25,16 +25,23 @@ def serve(
     copies: Annotated[
         int, typer.Option(min=1, max=8, help="Copies of the processors and of the job actor.")
     ] = 1,
+    server: ServerOption = "",
+    credentials: CredsOption = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document when all is up.")] = False,
 ) -> None:
     """Run a cell: NATS server, clock, processors, job actor. Ctrl-C ends everything.
 
     The log stays where it is and is taken up again at the next start. Without --nodes, the nodes
-    that could write before still can.
+    that could write before still can. With --server, no server is started: the log is there.
     """
     import logging
 
+    from nemesis.streams.contexts import find
     from nemesis.streams.serving import serving
+
+    if server and (port or nodes):
+        raise typer.BadParameter("--port and --nodes are of a server of our own, not of --server")
+    target = find(server=server, credentials_folder=credentials) if server else None
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     roles = node_roles(nodes)
@@ -43,7 +50,9 @@ def serve(
     os.umask(0o077)  # seeds and records are nobody else's
 
     async def run() -> None:
-        async with serving(cell, roles=roles, port=port, copies=copies, alarm=alarm) as up:
+        async with serving(
+            cell, roles=roles, port=port, copies=copies, alarm=alarm, target=target
+        ) as up:
             if json:
                 print_json(up)
             else:
@@ -54,12 +63,17 @@ def serve(
 
 
 def _print(up: "Serving") -> None:
-    nodes = f"{len(up.nodes)} nodes" if up.nodes else "no node yet, see --nodes"
-    lines = [
-        ("cell", f"{up.cell}, process {up.pid}"),
-        ("server", f"{up.url}, process {up.server_pid}"),
-        ("log", up.log_folder),
-        ("credentials", f"{up.credentials_folder}, one seed a role; {nodes}"),
+    lines = [("cell", f"{up.cell}, process {up.pid}")]
+    if up.server_pid:
+        nodes = f"{len(up.nodes)} nodes" if up.nodes else "no node yet, see --nodes"
+        lines += [
+            ("server", f"{up.url}, process {up.server_pid}"),
+            ("log", up.log_folder),
+            ("credentials", f"{up.credentials_folder}, one seed a role; {nodes}"),
+        ]
+    else:
+        lines += [("server", f"{up.url}, not ours"), ("credentials", up.credentials_folder)]
+    lines += [
         ("clock", "ticks each second"),
         ("keeper", "measures the log each minute"),
     ]
@@ -72,7 +86,8 @@ def _print(up: "Serving") -> None:
     lines += [("drift", str(each)) for each in up.drift]
     for name, text in lines:
         say(f"{name:<12} {text}")
-    say(f"look with `nemesis status --cell {up.cell}`; Ctrl-C ends it")
+    where = f"--cell {up.cell}" if up.server_pid else "with the same --server and --credentials"
+    say(f"look with `nemesis status {where}`; Ctrl-C ends it")
 
 
 def _copies(count: int) -> str:

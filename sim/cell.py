@@ -88,7 +88,9 @@ async def running_cell(
         await _set_up(options, server)
         names = [name for name in PROCESSORS if name not in options.without]
         job_actor = JOB_ACTOR not in options.without
-        children = crew.commands(server, names, copies=options.copies, job_actor=job_actor)
+        children = crew.commands(
+            server, names, cell=server.cell, copies=options.copies, job_actor=job_actor
+        )
         supervisor = await enter(Supervisor(children))
         await crew.until_started(reader, names, from_seq=1, timeout_s=READY_TIMEOUT_S)
         ready_s = time.monotonic() - began_s

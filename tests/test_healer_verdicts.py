@@ -204,6 +204,35 @@ def test_waits_end_on_the_tick_that_they_name() -> None:
     assert len(cell.all(RecoveryDecided)) == 2
 
 
+def test_a_leap_of_log_time_is_no_waiting() -> None:
+    cell = made({"silence_wait_ns": 2 * SECOND_NS})
+    cell.tick()
+    cell.exit(3)
+    cell.leap(600)
+    assert cell.all(RecoveryDecided) == []
+    cell.blame("gpu.off_bus", 3, incident="i-2")
+    cell.tick()
+    (decided,) = cell.all(RecoveryDecided)
+    assert decided.action == "shrink"
+
+
+def test_a_leap_of_log_time_only_puts_off_what_is_due() -> None:
+    cell = made({"silence_wait_ns": 2 * SECOND_NS})
+    cell.tick()
+    cell.exit(3)
+    cell.leap(600)
+    cell.tick(2)
+    assert len(cell.all(RecoveryDecided)) == 1
+
+
+def test_a_lost_tick_is_waiting_all_the_same() -> None:
+    cell = made({"silence_wait_ns": 2 * SECOND_NS})
+    cell.tick()
+    cell.exit(3)
+    cell.leap(3)
+    assert len(cell.all(RecoveryDecided)) == 1
+
+
 def test_a_spare_that_another_job_left_does_not_join() -> None:
     cell = made(ACT | EVERY_NODE, spares=("s0",))
     submit_other(cell, nodes=("m0", "m1"), spares=("n1", "s1"))

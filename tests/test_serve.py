@@ -122,6 +122,21 @@ def test_a_second_start_says_what_runs(state: Path) -> None:
     assert msgspec.json.decode(shown.stdout)["cell"] == "local"
 
 
+def test_a_cell_is_served_on_a_server_that_runs_already(state: Path) -> None:
+    with serving("--cell", "theirs") as (_, theirs):
+        target = ["--server", theirs["url"], "--credentials", theirs["credentials_folder"]]
+        with serving(*target) as (process, up):
+            assert (up["url"], up["server_pid"], up["log_folder"]) == (theirs["url"], 0, "")
+            assert up["activated"] == []
+            process.terminate()
+            process.communicate(timeout=LIMIT_S)
+        assert process.returncode == 0
+        assert running(state_folder("theirs")) is not None
+        refused = nemesis("serve", *target[:2])
+    assert refused.returncode == 1
+    assert "nemesis credentials" in refused.stderr
+
+
 def test_a_restart_takes_the_log_up_and_activates_nothing_again(state: Path) -> None:
     with serving("--nodes", "n1"):
         before = activations()

@@ -174,6 +174,7 @@ class Healer:
         state = self._state
         match data:
             case ClockTicked():
+                state.bear_leap(fact.log_time_ns)
                 return [name for name, job in state.jobs.items() if _is_open(job)]
             case ProcessExited():
                 return self._on_exit(fact, data)

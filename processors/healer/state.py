@@ -22,6 +22,8 @@ CAUSES_MAX: Final = 32  # sequences that a decision cites; the first ones say wh
 VERDICTS_MAX: Final = 16  # incidents that a job can have open at one time
 SETTLED_MAX: Final = 64  # incidents of a job whose repetitions are recognised
 PARTS_MAX: Final = 1024  # incidents without a job whose repetitions are recognised
+TICK_NS: Final = 1_000_000_000  # tickers tick each second
+LEAP_NS_MIN: Final = 3 * TICK_NS  # more than a lost tick or two: the log was away
 ENDED_MAX: Final = 4096  # ended jobs whose decisions' numbers go on if the name comes back
 
 Phase = Literal["running", "holding", "recovering", "waiting"]
@@ -137,6 +139,17 @@ class HealerState(msgspec.Struct, array_like=True):
     """Incidents without a job: revision and rung that it was answered with."""
     part_count: int = 0
     """Decisions without a job so far, for their names."""
+    tick_ns: int = 0
+    """The last tick."""
+
+    def bear_leap(self, now_ns: int) -> None:
+        """A leap of log time is no waiting: the log was away, nothing could come meanwhile."""
+        leap_ns = now_ns - self.tick_ns if self.tick_ns else 0
+        self.tick_ns = now_ns
+        if leap_ns > LEAP_NS_MIN:
+            for job in self.jobs.values():
+                if job.opened_ns:
+                    job.opened_ns += leap_ns - TICK_NS
 
 
 def submitted_state(job: JobSubmitted, count: int, seq: int) -> JobState:

@@ -46,9 +46,18 @@ class NotReadyError(NemesisError):
 
 
 def commands(
-    place: Place, processors: Iterable[str], *, cell: str, copies: int, job_actor: bool = True
+    place: Place,
+    processors: Iterable[str],
+    *,
+    cell: str,
+    copies: int,
+    job_actor: bool = True,
+    host: str = "",
 ) -> dict[str, list[str]]:
-    """What a supervisor starts: name of the child -> the command that an operator would type."""
+    """What a supervisor starts: name of the child -> the command that an operator would type.
+
+    `host` tells our actors from those of other machines: each claims under a name of its own.
+    """
     program = [sys.executable, "-m", "nemesis.cli"]
     target = ["--server", place.url, "--credentials", str(place.credentials_folder), "--quiet"]
     names = list(processors)
@@ -59,7 +68,8 @@ def commands(
             found[f"processors-{copy}"] = run
         if job_actor:
             name = f"{JOB_ACTOR}-{copy}"
-            found[name] = [*program, "act", "job", "--name", name, *target]
+            own = f"{name}@{host}" if host else name
+            found[name] = [*program, "act", "job", "--name", own, *target]
     return found
 
 

@@ -6,6 +6,7 @@ in shadow, its decisions are recorded and nothing is applied.
 """
 
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -90,7 +91,8 @@ async def serving(
         async with await place.connect("operator") as log:
             activated = await _activate(log)
         names = sorted(CATALOGUE)
-        await enter(Supervisor(crew.commands(place, names, cell=cell, copies=copies)))
+        host = "" if server else socket.gethostname()
+        await enter(Supervisor(crew.commands(place, names, cell=cell, copies=copies, host=host)))
         await crew.until_started(reader, names, from_seq=from_seq, timeout_s=START_TIMEOUT_S)
         yield Serving(
             cell=cell,

@@ -48,10 +48,12 @@ class Comparison:
         if not payload.startswith(self._prefix):
             return None
         end = payload.find(b'"', self._id_at, self._id_at + ID_BYTES_MAX)
+        if end < 0:
+            return None
         parts = payload[len(self._prefix) : end].decode(errors="replace").split("/")
         if len(parts) != 2 or not parts[0].isdecimal() or int(parts[0]) <= self._from_seq:
             return None
-        identity = payload[self._id_at : end].decode()
+        identity = payload[self._id_at : end].decode(errors="replace")
         mine = self._expected.pop(identity, None)
         if mine is not None and mine.payload == payload and mine.subject == record.subject:
             return None

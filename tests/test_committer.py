@@ -29,6 +29,7 @@ from nemesis.streams.errors import (
 )
 from nemesis.streams.outbox import BATCH_CONCLUSIONS_MAX, Outbox
 from nemesis.streams.position import SNAPSHOT_IN_LOG_BYTES_MAX, Position, encode, position_of
+from nemesis.streams.survivors import Survivors
 from nemesis.streams.watch import ShortenedError
 from tests.faults.memory_log import Faults, MemoryClient, MemoryLog
 from tests.faults.virtual_time import run
@@ -215,6 +216,30 @@ def test_many_inputs_without_a_conclusion_move_the_position_sooner() -> None:
         await asyncio.sleep(0.2)
         assert copy.times == [0, 0.4]
         assert in_log(copy).in_seq == IDLE_INPUTS + 1
+
+    play(story)
+
+
+def test_many_inputs_right_after_a_conclusion_wait_for_the_next_group() -> None:
+    async def story(copy: Copy) -> None:
+        copy.step(1)
+        await asyncio.sleep(0.01)
+        for seq in range(2, IDLE_INPUTS + 2):
+            copy.step(seq, 0)
+        await asyncio.sleep(0.2)
+        assert copy.times == [0, COMMIT_PERIOD_S]
+
+    play(story)
+
+
+def test_a_position_alone_waits_also_where_its_conclusions_proved_to_be_written() -> None:
+    async def story(copy: Copy) -> None:
+        copy.committer.standby = True
+        copy.step(1)
+        copy.outbox.survived(Survivors(input_seq=1, count=1, seq=2))
+        await asyncio.sleep(5)
+        assert copy.times == [IDLE_PERIOD_S + STANDBY_HOLD_S]
+        assert (copy.sizes, in_log(copy).in_seq) == ([1], 1)
 
     play(story)
 

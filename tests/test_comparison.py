@@ -127,3 +127,30 @@ def test_a_hash_in_any_other_fact_excuses_nothing(comparison: Comparison) -> Non
     assert passed(comparison, theirs) == Difference(
         "counting/11/0", digest(said(11)), digest(theirs)
     )
+
+
+def under(identity: bytes) -> Record:
+    """An event of somebody who uses the name of the processor, cut off behind its id."""
+    return Record(100, "nemesis.events.x", 0, b'{"specversion":"1.0","id":"' + identity + b'"}')
+
+
+def test_an_event_under_the_name_of_the_processor_is_a_difference_however_short(
+    comparison: Comparison,
+) -> None:
+    record = under(b"counting/11/7")
+    assert comparison.passed(record) == Difference(
+        "counting/11/7", NOTHING, sha256(record.payload).hexdigest()
+    )
+
+
+@pytest.mark.parametrize("identity", [b"counting/\xff/0", b"counting/11/" + b"0" * 300])
+def test_an_id_that_no_processor_gives_is_nobody_s_conclusion(
+    comparison: Comparison, identity: bytes
+) -> None:
+    assert comparison.passed(under(identity)) is None
+
+
+def test_an_id_that_is_no_text_is_a_difference_and_harms_nobody(comparison: Comparison) -> None:
+    difference = comparison.passed(under(b"counting/11/\xff"))
+    assert difference is not None
+    assert difference.id == "counting/11/\N{REPLACEMENT CHARACTER}"

@@ -35,11 +35,11 @@ def reopened(tmp_path: Path) -> Iterator[list[Deaths]]:
 
 
 def test_a_first_life_knows_of_no_death(tmp_path: Path, reopened: list[Deaths]) -> None:
-    deaths = Deaths(tmp_path / "copies", "counting@1")
+    deaths = Deaths(tmp_path / "cell" / "copies", "counting@1")
     reopened.append(deaths)
     assert (deaths.seq, deaths.hopeless, deaths.slot) == (0, False, 0)
-    assert (tmp_path / "copies").stat().st_mode & 0o777 == 0o700
-    (file,) = (tmp_path / "copies").iterdir()
+    assert (tmp_path / "cell" / "copies").stat().st_mode & 0o777 == 0o700
+    (file,) = (tmp_path / "cell" / "copies").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.name.endswith(".0")
 

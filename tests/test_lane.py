@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -9,11 +10,12 @@ import pytest
 
 from nemesis.processors.fold import Input
 from nemesis.processors.processor import Processor
-from nemesis.schemas.facts import Record, decode_conclusion
-from nemesis.schemas.kept import InputLost, ProcessorAdvanced
+from nemesis.schemas.facts import Record, decode_conclusion, snapshot_subject
+from nemesis.schemas.kept import InputLost, ProcessorAdvanced, SnapshotTaken
 from nemesis.streams.batch import Message
 from nemesis.streams.deaths import DEATHS_MAX, Deaths
 from nemesis.streams.lane import AHEAD_MAX, Lane, StaleCopyError, StepCrashedError
+from nemesis.streams.outbox import BATCH_CONCLUSIONS_MAX
 from nemesis.streams.position import Position, encode, position_of
 from nemesis.streams.watch import Watch
 from tests.faults import traffic
@@ -97,6 +99,9 @@ def test_a_lane_says_who_it_is_and_waits_to_be_opened(tmp_path: Path) -> None:
     async def story(it: Story) -> None:
         lane = it.made()
         assert (lane.name, lane.label, lane.stage) == ("counting", "counting@1", "waiting")
+        assert (lane.how, lane.state_from, lane.problem) == ("cold", 0, "")
+        assert (lane.position, lane.read_seq, lane.full) == (Position(), 0, False)
+        assert lane.committer.outbox.next_batch() is None
         assert feed(lane, it.write(traffic.line(1, "fault"))) == [False]
         lane.begin()
         assert stage(lane) == "waiting"
@@ -336,7 +341,7 @@ class Older(Counting):
 
 
 def test_an_older_version_that_cannot_read_the_newer_state_says_so_once_and_waits(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story(it: Story) -> None:
         newer = CountingNext()
@@ -357,7 +362,7 @@ def test_an_older_version_that_cannot_read_the_newer_state_says_so_once_and_wait
         assert [each.getMessage() for each in caplog.records if "cannot read" in each.message] == [
             f"{older.problem}: 'of a later version'"
         ]
-        Older.able = True
+        monkeypatch.setattr(Older, "able", True)
         assert await older.open()
         assert (older.how, older.problem) == ("snapshot", "")
 
@@ -387,6 +392,7 @@ def test_inputs_that_expired_are_told_once_before_the_next_conclusion(tmp_path: 
         _, lost = decode_conclusion("input_lost", told.payload)
         assert isinstance(lost, InputLost)
         assert (lost.from_seq, lost.to_seq) == (read_seq + 1, read_seq + 4)
+        assert (told.input_seq, told.id) == (record.seq, f"counting/{record.seq}/lost")
         count = len(lane.committer.outbox)
         lane.feed(Input(Record(read_seq + 6, *_telemetry(2))))
         assert len(lane.committer.outbox) == count + 1
@@ -479,5 +485,44 @@ def test_what_the_log_refuses_is_stood_in_for_under_its_own_name(tmp_path: Path)
         _, said = decode_conclusion("conclusion_undeliverable", instead.payload)
         assert said.error == "too large"
         assert msgspec.json.decode(instead.payload)["id"] == refused.id
+
+    play(tmp_path, story)
+
+
+def test_a_state_too_large_for_the_log_is_fetched_from_where_it_lies(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        state = (await answering(it)).fold.snapshot()
+        key = sha256(state).hexdigest()
+        it.log.states[key] = state
+        taken = SnapshotTaken(in_seq=2, log_time_ns=0, version=1, sha256=key, size_bytes=9)
+        it.write(Message(subject=snapshot_subject("counting"), payload=encode(taken)), cursor(2))
+        lane = await it.begun()
+        assert (lane.how, lane.state_from) == ("snapshot", 2)
+
+    play(tmp_path, story)
+
+
+def test_a_position_inside_an_input_tells_the_time_of_that_input(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        lane = await answering(it)
+        feed(lane, it.write(traffic.tick(5), traffic.line(1, f"burst {BATCH_CONCLUSIONS_MAX}")))
+        batch = lane.committer.outbox.next_batch()
+        assert batch is not None
+        assert batch.advanced.written > 0
+        assert batch.advanced.log_time_ns == lane.fold.log_time_ns
+
+    play(tmp_path, story)
+
+
+def test_what_is_concluded_is_written_without_being_asked_for(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        lane = await answering(it)
+        work = asyncio.ensure_future(lane.committer.run())
+        await asyncio.sleep(1)
+        (item,) = it.write(traffic.line(1, "ok"))
+        lane.feed(item)
+        await asyncio.sleep(0.01)
+        assert lane.position.in_seq == item.record.seq
+        work.cancel()
 
     play(tmp_path, story)

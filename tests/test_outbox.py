@@ -282,3 +282,10 @@ def test_a_state_waits_behind_its_conclusions_and_is_never_the_first_to_be_refus
     assert box.first() is None
     step(box, 2, 1)
     assert box.first() == said(2)
+
+
+def test_what_the_log_refuses_may_be_all_that_waits() -> None:
+    box = outbox()
+    step(box, 1, 1)
+    box.replace_first(said(1, 0, payload=b"instead"))
+    assert (len(box), box.first()) == (1, said(1, 0, payload=b"instead"))

@@ -148,3 +148,16 @@ def test_a_state_with_another_hash_is_refused() -> None:
     shelf = Shelf(advanced(5), msgspec.structs.replace(taken(4, b"state"), state=b"other"))
     with pytest.raises(MalformedFactError, match=r"^snapshot of counting at 4: its hash differs$"):
         read(shelf)
+
+
+def test_without_a_position_no_snapshot_is_looked_at() -> None:
+    assert read(Shelf(None, b"of no use")) == (Position(), None)
+
+
+def test_the_first_record_of_a_log_may_be_the_snapshot() -> None:
+    shelf = Shelf(None)
+    shelf.add(1, SNAPSHOT, taken(1, b"kept"))
+    shelf.add(2, SNAPSHOT, taken(5, b"lost its position"))
+    shelf.add(3, CURSOR, advanced(1))
+    _, found = read(shelf)
+    assert found == taken(1, b"kept")

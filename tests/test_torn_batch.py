@@ -264,6 +264,63 @@ def test_survivors_that_a_position_covers_may_be_gone(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_a_log_that_was_exchanged_is_told_before_it_is_asked(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        lane = await it.answering()
+        lane._watch.read(it.log.records[-1])
+        seq = it.log.last_seq
+        it.log.roll_back(seq - 1)
+        with pytest.raises(ShortenedError) as raised:
+            await lane.verified()
+        assert raised.value.read_seq == seq
+
+    play(tmp_path, story)
+
+
+def test_a_log_that_was_exchanged_while_it_was_away_is_told(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        lane = await it.answering()
+        lane._watch.read(it.log.records[-1])
+        seq = it.log.last_seq
+        it.breaks()
+        await lane._watch.verified()
+        it.away = 1
+        verifying = asyncio.ensure_future(lane.verified())
+        await asyncio.sleep(RETRY_S / 2)
+        it.log.roll_back(seq - 1)
+        with pytest.raises(ShortenedError) as raised:
+            await verifying
+        assert raised.value.read_seq == seq
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("survives", [True, False])
+def test_an_input_that_killed_and_was_answered_by_another_copy_is_not_skipped(
+    tmp_path: Path, survives: bool
+) -> None:
+    async def story(it: Story) -> None:
+        lane = await it.answering()
+        seq = lane.read_seq
+        for _ in range(DEATHS_MAX):
+            it.end()
+            it.made()
+            it.opened[0].enter(seq)
+        it.end()
+        assert dict((await it.begun()).fold.skips) == {
+            seq: "the process died in this step",
+        }
+        it.end()
+        if survives:
+            it.survives(lane)
+        else:
+            part = ProcessorAdvanced(in_seq=seq - 1, log_time_ns=0, version=1, written=1)
+            it.log.append(Message(subject=CURSOR, payload=encode(part)))
+        assert dict((await it.begun()).fold.skips) == {}
+
+    play(tmp_path, story)
+
+
 async def doomed(it: Story) -> tuple[Lane, int]:
     """A healthy copy that stepped nothing of it yet, and an input on which others died."""
     await it.answering()

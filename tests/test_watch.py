@@ -297,6 +297,16 @@ def test_the_clock_is_silent_after_five_seconds_without_a_tick() -> None:
     play(story)
 
 
+def test_a_tick_that_is_told_again_is_no_clock() -> None:
+    async def story(log: MemoryLog, client: Counted, watch: Watch) -> None:
+        for _ in range(7):
+            watch.ticked(SECOND_NS)
+            await asyncio.sleep(1)
+        assert watch.clock_silent
+
+    play(story)
+
+
 def test_ticks_that_do_not_advance_log_time_are_no_clock() -> None:
     async def story(log: MemoryLog, client: Counted, watch: Watch) -> None:
         watch.ticked(100 * SECOND_NS)

@@ -321,6 +321,20 @@ def test_an_input_that_killed_and_was_answered_by_another_copy_is_not_skipped(
     play(tmp_path, story)
 
 
+def test_a_position_that_was_written_meanwhile_is_in_force_at_once(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        lane = await it.answering()
+        theirs = ProcessorAdvanced(in_seq=lane.read_seq, log_time_ns=0, version=1)
+        it.log.append(Message(subject=CURSOR, payload=encode(theirs)))
+        it.breaks()
+        await lane.verified()
+        assert lane.position == position_of(it.log.last(CURSOR))
+        assert len(lane.committer.outbox) == 0
+        assert lane.committer.standby
+
+    play(tmp_path, story)
+
+
 async def doomed(it: Story) -> tuple[Lane, int]:
     """A healthy copy that stepped nothing of it yet, and an input on which others died."""
     await it.answering()

@@ -127,7 +127,7 @@ def test_the_story_names_fault_verdict_decision_shrink_and_score(tmp_path: Path)
     assert done.returncode == 0, done.stdout + done.stderr
     told = [line.split(maxsplit=2)[1:] for line in done.stdout.splitlines() if line[:2].isdigit()]
     # survivors of a dead rank are held at once, whether the verdict is there yet or not
-    (held,) = [at for at, (label, text) in enumerate(told) if text.startswith("hold llama")]
+    (held,) = [at for at, (_, text) in enumerate(told) if text.startswith("hold llama")]
     assert told.pop(held)[0] == "DECISION"
     assert held < [label for label, _ in told].index("SHRINK")
     order = list(dict.fromkeys(label for label, _ in told))

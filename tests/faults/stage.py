@@ -95,12 +95,11 @@ class Stage:
                 await asyncio.sleep(0.025)
 
         self._flowing = True
-        self._pumping = asyncio.ensure_future(pump())
+        self._pumping = pumping = asyncio.ensure_future(pump())
         try:
             yield
         except BaseException:
-            if self._pumping is not None:
-                self._pumping.cancel()  # the log may be gone
+            pumping.cancel()  # the log may be gone
             raise
         await self.quiet()
 

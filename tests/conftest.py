@@ -1,6 +1,8 @@
 """What tests share: the public data beside the checkout, and a home of their own."""
 
+import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,14 @@ def shared() -> Path:
     if not (folder / "data").is_dir():
         pytest.skip("no folder `shared` with public data beside this checkout")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _own_umask() -> Iterator[None]:
+    """A command that shuts its files to others does so for its process, which here is ours."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,11 @@ from pathlib import Path
 from tests.faults import test_simulated
 
 ROOT = Path(__file__).parent.parent.parent
-REAL = ["tests/faults/test_cuts.py", "tests/faults/test_disasters.py"]
+REAL = [
+    "tests/faults/test_cuts.py",
+    "tests/faults/test_disasters.py",
+    "tests/faults/test_log_loss.py",
+]
 
 
 def real(repeats: int, kills: int) -> int:

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(
         "NEMESIS_FAULT_REPEATS" not in os.environ,
-        reason="now and then it does not end, and nobody knows why yet: only `make campaign` runs it",
+        reason="does not end now and then, cause unknown: only `make campaign` runs it",
     ),
 ]
 SECOND = 1_000_000_000

@@ -5,6 +5,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -149,7 +150,7 @@ write(Path(sys.argv[1]), records)
 """
     for name in ("x.ndjson", "x.ndjson.zst"):
         ran = subprocess.run(
-            ["python", "-c", script, str(tmp_path / name)],
+            [sys.executable, "-c", script, str(tmp_path / name)],
             capture_output=True,
             text=True,
             check=False,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nemesis.cli.interrupts import run_on_loop
+
 if TYPE_CHECKING:
     from nemesis.sim.cell import Options
     from nemesis.sim.run import Outcome
@@ -68,15 +70,13 @@ def _checked(without: list[str]) -> tuple[str, ...]:
 
 
 def _run_quietly(options: "Options") -> "Outcome":
-    import asyncio
 
     from nemesis.sim.run import run
 
-    return asyncio.run(run(options, lambda lines: None, lambda standing: None))
+    return run_on_loop(run(options, lambda lines: None, lambda standing: None))
 
 
 def _run_in_terminal(options: "Options") -> "Outcome":
-    import asyncio
 
     from rich.console import Console
     from rich.text import Text
@@ -96,9 +96,9 @@ def _run_in_terminal(options: "Options") -> "Outcome":
     for part in options.without:
         console.print(Text(f"without {part}: it is not started", "bold red"))
     if not console.is_terminal:
-        return asyncio.run(run(options, emit, lambda standing: None))
+        return run_on_loop(run(options, emit, lambda standing: None))
     with console.status("starting server, processors and agents") as status:
-        return asyncio.run(run(options, emit, status.update))
+        return run_on_loop(run(options, emit, status.update))
 
 
 def _list(scenarios: tuple[Any, ...], json: bool) -> None:

@@ -1,12 +1,12 @@
 """`nemesis events`: what was concluded and done. `nemesis telemetry cat`: what was seen."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption, open_log
+from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.output import print_json, say
 from nemesis.schemas.errors import NemesisError
 
@@ -103,7 +103,7 @@ def telemetry_cat(
 
 
 def _run(work: Any) -> None:
-    asyncio.run(work)
+    run_on_loop(work)
 
 
 async def _start(log: "Log", since: str, *, follow: bool) -> int:

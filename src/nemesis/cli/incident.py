@@ -1,12 +1,12 @@
 """`nemesis incident`: all incidents, or the story of one."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption, open_log
+from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.output import print_json, say
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def incident(
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Say what broke, how that is known, what was decided and what became of it."""
-    incidents, one = asyncio.run(_gather(id, cell, server, context, credentials))
+    incidents, one = run_on_loop(_gather(id, cell, server, context, credentials))
     if one is not None:
         from nemesis.views.stories import as_document, story
 

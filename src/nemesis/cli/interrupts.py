@@ -1,13 +1,42 @@
-"""How a command that runs until it is told ends: in order, and its exit status says who told it."""
+"""How a command ends that runs on an event loop: in order, and its exit status says who told it."""
 
 import asyncio
 import signal
 from collections.abc import Coroutine
-from typing import Any
+from types import FrameType
+from typing import Any, TypeVar
 
 import typer
 
 _INTERRUPTED = 130
+T = TypeVar("T")
+
+
+def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run it on a loop of its own; a Ctrl-C that comes while the loop is made waits until it is.
+
+    `asyncio.run` takes Ctrl-C in order only once the loop runs: one moment earlier it leaves a
+    half-made loop behind, and with it a page of text.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+    """
+    told: list[int] = []
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        told.append(number)
+
+    usual = signal.signal(signal.SIGINT, wait)
+    try:
+        with asyncio.Runner() as runner:
+            runner.get_loop()
+            signal.signal(signal.SIGINT, usual)
+            if told:
+                raise KeyboardInterrupt
+            return runner.run(work)
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        work.close()
 
 
 def run_until_told(work: Coroutine[Any, Any, signal.Signals | None]) -> None:
@@ -16,7 +45,7 @@ def run_until_told(work: Coroutine[Any, Any, signal.Signals | None]) -> None:
     Raises:
         typer.Exit: 130 after Ctrl-C; after SIGTERM the command is done like any other.
     """
-    if asyncio.run(_until_told(work)) == signal.SIGINT:
+    if run_on_loop(_until_told(work)) == signal.SIGINT:
         raise typer.Exit(_INTERRUPTED)
 
 

@@ -1,12 +1,12 @@
 """`nemesis provision` and `nemesis credentials`: a NATS cluster that exists becomes a cell."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nemesis.cli.cell import ContextOption, CredsOption, ServerOption
+from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.nodes import NodesOption, node_roles
 from nemesis.cli.output import print_json
 
@@ -29,7 +29,7 @@ def provision(
     """
     if not server and not context:
         raise typer.BadParameter("name a server with --server URL or --context NAME")
-    found = asyncio.run(_provision(server, context, credentials, replicas, create=not check))
+    found = run_on_loop(_provision(server, context, credentials, replicas, create=not check))
     if json:
         print_json(found)
     else:

@@ -1,6 +1,5 @@
 """`nemesis record`: copies a slice of the log into one portable file."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,7 @@ from nemesis.cli.cell import (
     open_log,
     shown_name,
 )
+from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.output import Progress, print_json, say
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def record(
                 progress=progress.at,
             )
 
-    header = asyncio.run(run())
+    header = run_on_loop(run())
     progress.end()
     if json:
         print_json({"file": str(out), "header": header})

@@ -1,6 +1,5 @@
 """`nemesis status`: where the log and every processor stand, once."""
 
-import asyncio
 import os
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +15,7 @@ from nemesis.cli.cell import (
     open_log,
     shown_name,
 )
+from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.output import print_json, say
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def status(
         async with await open_log(cell, server, context, credentials) as log:
             return await _measure(log, shown_name(cell, server, context))
 
-    now = asyncio.run(run())
+    now = run_on_loop(run())
     if not server and not context:
         now.copies = _copies(cell)
         for standing in now.processors:

@@ -51,6 +51,8 @@ HOST_CHANNELS: Final = (
     "memory_available_mib",
     "dimm_ce_count",
     "dimm_ue_count",
+    "cpu_steal_ppm",
+    "numa_remote_ppm",  # memory accesses of the job's processes that left their NUMA node
 )
 STEP_CHANNELS: Final = (
     "rank",
@@ -58,4 +60,5 @@ STEP_CHANNELS: Final = (
     "step_ns",
     "enqueued_count",
     "completed_count",
+    "own_ns",  # of step_ns: until the rank entered the step's collective; the rest is waiting
 )

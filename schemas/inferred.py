@@ -1,6 +1,6 @@
 """What processors concluded."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -63,6 +63,30 @@ class FaultAttributed(Inference, kw_only=True, frozen=True):
     """What the evidence says beyond the class, where the recovery depends on it."""
     late: bool = False
     """Opened by facts that came late: for the record, no decision may follow from it."""
+
+
+RiskBand = Literal["clear", "record", "watch", "act"]
+
+
+class FailurePredicted(Inference, kw_only=True, frozen=True):
+    """A component is likely to fail; said again only when the band changes."""
+
+    component: str
+    fault_class: FaultClass
+    band: RiskBand
+    """clear: taken back; record: for the record; watch: prepare a spare; act: leave it."""
+    probability_ppm: Ppm = 0
+    """Of failing within horizon_ns."""
+    horizon_ns: Ns = 0
+    rule: str = ""
+    """The rule or model that says so."""
+    evidence: tuple[Evidence, ...] = ()
+    jobs: tuple[str, ...] = ()
+    """Jobs with ranks on it."""
+    ranks: tuple[Index, ...] = ()
+    """Ranks of jobs[0] that sit on it."""
+    incident: str = ""
+    """Derived from the first fact that raised the band; the same until it is clear again."""
 
 
 class InputRejected(Inference, kw_only=True, frozen=True):

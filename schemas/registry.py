@@ -86,6 +86,7 @@ EVENTS: Final[Mapping[str, FactKind]] = {
     kind.token: kind
     for kind in (
         *_event("inferred", "processor:attribution", inferred.FaultAttributed),
+        *_event("inferred", "processor:ecc_rules", inferred.FailurePredicted),
         *_event("inferred", "processor:intake", inferred.InputRejected, inferred.InputsSuppressed),
         *_event(
             "decided",

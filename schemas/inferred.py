@@ -89,6 +89,140 @@ class FailurePredicted(Inference, kw_only=True, frozen=True):
     """Derived from the first fact that raised the band; the same until it is clear again."""
 
 
+IncidentTrigger = Literal["verdict", "prediction", "decision", "withheld", "reopened"]
+GroupingRule = Literal["named", "cited", "component", "victim", "leaf", "predicted"]
+"""named: a decision that names the incident; cited: a name that is a fact which the verdict cites;
+component: the same component is at fault; victim: what is at fault there only suffers here; leaf:
+both hang on one switch that is in trouble; predicted: the failure that was predicted."""
+
+IncidentOutcome = Literal[
+    "recovered",
+    "no_action",
+    "advised",
+    "withheld",
+    "vetoed",
+    "expired",
+    "failed",
+    "refuted",
+    "cleared",
+    "quiet",
+]
+"""recovered: a new membership went on; no_action: the decision was that none is needed; advised:
+decided in shadow or for a person to do; withheld: policy forbade the recovery; expired: nobody
+approved or carried it out; failed: it was carried out and did not work; refuted: nothing was wrong;
+cleared: the prediction was taken back; quiet: no decision, and no news for long."""
+
+
+class IncidentOpened(Inference, kw_only=True, frozen=True):
+    """Something is wrong, or about to be: the first fact that names the incident was read."""
+
+    incident: str
+    trigger: IncidentTrigger
+    revision: Count = 0
+    """How often it was closed before."""
+    began_ns: Ns = 0
+    """Log time of the earliest fact that it was drawn from, in whole ticks."""
+    component: str = ""
+    """What is at fault as far as known."""
+    jobs: tuple[str, ...] = ()
+
+
+class IncidentGrouped(Inference, kw_only=True, frozen=True):
+    """What goes by another name belongs to this incident: facts that name the member are its."""
+
+    incident: str
+    member: str
+    """The name of a decision, of another incident, or of the fact that a decision answers."""
+    rule: GroupingRule
+    component: str = ""
+    """What the two have in common, where that is a component."""
+
+
+class IncidentClosed(Inference, kw_only=True, frozen=True):
+    """It is over, until a later fact opens it again under the same name."""
+
+    incident: str
+    outcome: IncidentOutcome
+    revision: Count = 0
+    """How often it was closed before."""
+    began_ns: Ns = 0
+    ended_ns: Ns = 0
+    confirmed: bool = False
+    """Of recovered: the steps of every job concerned were seen going on."""
+    fault_class: FaultClass = "unknown"
+    culprits: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    """Every other name that its facts go by."""
+
+
+class TimeParts(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+    """Where time went; the parts add up to the whole. What each is: processors/goodput."""
+
+    start_ns: Ns = 0
+    productive_ns: Ns = 0
+    degraded_ns: Ns = 0
+    redone_ns: Ns = 0
+    detection_ns: Ns = 0
+    decision_ns: Ns = 0
+    recovery_ns: Ns = 0
+    waiting_ns: Ns = 0
+    """For a person."""
+    stalled_ns: Ns = 0
+    """No step, and no fact says why."""
+    open_ns: Ns = 0
+    """Since the last step seen: which part it is will be known later."""
+
+
+class GoodputAccounted(Inference, kw_only=True, frozen=True):
+    """Where the time of a job went, from its submission on."""
+
+    job: str
+    since_ns: Ns
+    until_ns: Ns
+    parts: TimeParts
+    """They add up to until_ns - since_ns exactly."""
+    step: Count = 0
+    """The highest step finished."""
+    redone_count: Count = 0
+    """Steps that were, or are to be, done more than once."""
+    world: Count = 0
+    """Ranks now."""
+    world_full: Count = 0
+    """Ranks at submission."""
+    step_ns: Ns = 0
+    """How long a step usually takes; 0 where it is not known yet."""
+    ended: bool = False
+    """The job is over: this is its last account."""
+
+
+class JobResumed(Inference, kw_only=True, frozen=True):
+    """The first step of a new membership was seen: the job goes on."""
+
+    job: str
+    step: Count
+    world: Count = 0
+    decision: str = ""
+    """The decision that made the membership; empty where the agents made it alone."""
+    lost_ns: Ns = 0
+    """Since the last step before it."""
+
+
+class IncidentCosted(Inference, kw_only=True, frozen=True):
+    """What an incident cost one job; a later one of the same incident and job replaces it."""
+
+    incident: str
+    job: str
+    parts: TimeParts
+    """Only what it lost; degraded and redone time as far as it is known by now."""
+    lost_ns: Ns = 0
+    """The sum of the parts."""
+    lost_gpu_ms: Count = 0
+    """The same in GPU-milliseconds: every rank that the job has at submission occupies one GPU."""
+    final: bool = False
+    """Nothing more will follow from it."""
+
+
 class InputRejected(Inference, kw_only=True, frozen=True):
     """A malformed observation; its sequence is the cause."""
 

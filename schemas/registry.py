@@ -89,6 +89,20 @@ EVENTS: Final[Mapping[str, FactKind]] = {
         *_event("inferred", "processor:ecc_rules", inferred.FailurePredicted),
         *_event("inferred", "processor:intake", inferred.InputRejected, inferred.InputsSuppressed),
         *_event(
+            "inferred",
+            "processor:incident",
+            inferred.IncidentOpened,
+            inferred.IncidentGrouped,
+            inferred.IncidentClosed,
+        ),
+        *_event(
+            "inferred",
+            "processor:goodput",
+            inferred.GoodputAccounted,
+            inferred.JobResumed,
+            inferred.IncidentCosted,
+        ),
+        *_event(
             "decided",
             "processor:healer",
             decided.QuiesceDecided,

@@ -21,7 +21,7 @@ from nemesis.schemas.facts import Record, cursor_subject, snapshot_subject
 from nemesis.schemas.kept import ProcessorAdvanced, SnapshotTaken
 from nemesis.schemas.tokens import name_of
 from nemesis.streams.log import TELEMETRY_TTL_S, Log
-from nemesis.streams.lookup import next_from, subjects
+from nemesis.streams.lookup import first_since, next_from, subjects
 
 _PROGRESS_EVERY: Final = 4096
 _snapshots: Final = msgspec.msgpack.Decoder(SnapshotTaken)
@@ -30,6 +30,12 @@ _positions: Final = msgspec.msgpack.Decoder(ProcessorAdvanced)
 
 class NothingRecordedError(NemesisError):
     """The slice holds no fact."""
+
+    exit_code = 3
+
+
+class SliceExpiredError(NemesisError):
+    """The log no longer holds all of the slice."""
 
     exit_code = 3
 
@@ -46,6 +52,13 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The state is that of another version."""
 
 
+class Made(msgspec.Struct, frozen=True):
+    """Who made a recording, and when."""
+
+    by: str
+    at: str
+
+
 async def capture(
     log: Log,
     path: Path,
@@ -55,12 +68,18 @@ async def capture(
     cell: str,
     incident: str = "",
     force: bool = False,
+    whole: bool = False,
+    made: Made | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Header:
     """Write the slice from `from_seq` to `to_seq`, widened to the states before it.
 
+    `whole`: a slice of which something has expired is refused; `made`: else by whom and when the
+    file says by itself.
+
     Raises:
         NothingRecordedError: the log holds nothing of the slice.
+        SliceExpiredError: it was to be whole and is not.
         RecordingExistsError, CannotWriteError: see RecordingWriter.
     """
     bounds = await log.bounds()
@@ -70,13 +89,13 @@ async def capture(
             f"no fact from {from_seq} to {to_seq}, the log ends at {bounds.last_seq}",
             hint="give another slice",
         )
-    starts = await starts_of(log, from_seq, to_seq)
-    first_seq = min([from_seq, *(start.in_seq + 1 for start in starts)])
+    made = made or Made(f"nemesis record {__version__}", f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    first_seq, starts = await starts_of(log, from_seq, to_seq)
     with RecordingWriter(
         path,
         cell=cell,
-        made_by=f"nemesis record {__version__}",
-        made_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        made_by=made.by,
+        made_at=made.at,
         from_seq=first_seq,
         force=force,
     ) as writer:
@@ -88,7 +107,7 @@ async def capture(
                 state=start.state,
                 handed_over=start.handed_over,
             )
-        dumps = await _copy(log, writer, first_seq, to_seq, progress)
+        dumps = await _copy(log, writer, first_seq, to_seq, progress, whole=whole)
         for sha256 in dumps:
             if (content := await log.blobs.get(sha256)) is not None:
                 writer.blob(sha256, content)
@@ -99,16 +118,33 @@ async def capture(
         )
 
 
-async def starts_of(log: Log, from_seq: int, to_seq: int) -> list[Start]:
-    """For each processor the last state before the slice, else the first one in it."""
-    if from_seq == 1 and (await log.bounds()).first_seq == 1:
-        return []  # everybody starts with nothing
+async def starts_of(log: Log, from_seq: int, to_seq: int) -> tuple[int, list[Start]]:
+    """Where the slice must begin, and for each processor the state it starts from.
+
+    That is the last state before the slice; where none is left, the log's beginning if nothing
+    has expired yet, else the first state in the slice.
+    """
+    bounds = await log.bounds()
+    whole = bounds.first_seq == 1 and bounds.messages_count == bounds.last_seq
+    if whole and from_seq == 1:
+        return 1, []  # everybody starts with nothing
+    told_seq = from_seq if whole else await _behind_what_expired(log, from_seq, to_seq)
     starts: list[Start] = []
     for subject in await subjects(log, "nemesis.cursor.*"):
         name = name_of(subject.rpartition(".")[2])
-        start = await _start_of(log, name, from_seq, to_seq)
+        if await next_from(log, subject, told_seq) is None:
+            continue  # it answered nothing in the slice, and its last state may be days old
+        start = await _start_of(log, name, told_seq, to_seq)
+        if whole and (start is None or start.in_seq >= from_seq):
+            return 1, []
         starts.extend([start] if start is not None else [])
-    return starts
+    return min([from_seq, *(start.in_seq + 1 for start in starts)]), starts
+
+
+async def _behind_what_expired(log: Log, from_seq: int, to_seq: int) -> int:
+    """The first sequence of the slice that is young enough for everything to be there still."""
+    young = await first_since(log, time.time_ns() - TELEMETRY_TTL_S * 1_000_000_000)
+    return max(from_seq, young.seq) if young is not None and young.seq <= to_seq else from_seq
 
 
 async def _start_of(log: Log, name: str, from_seq: int, to_seq: int) -> Start | None:
@@ -159,11 +195,18 @@ async def _copy(
     from_seq: int,
     to_seq: int,
     progress: Callable[[int], None] | None,
+    *,
+    whole: bool,
 ) -> list[str]:
     """Copy the facts; hashes of the dumps that they refer to, in order."""
     dumps: dict[str, None] = {}
     count = 0
     async for record in log.read_range(from_seq, to_seq):
+        if whole and record.seq != from_seq + count:
+            raise SliceExpiredError(
+                f"sequences {from_seq + count} to {record.seq - 1} are no longer in the log",
+                hint="`nemesis incident --archived` lists what was kept",
+            )
         writer.record(record)
         count += 1
         if record.subject.endswith(".collective"):

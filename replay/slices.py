@@ -6,14 +6,19 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
+
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Record
+from nemesis.schemas.kept import ProcessorAdvanced
+from nemesis.schemas.tokens import name_of
 from nemesis.streams.log import Log
 from nemesis.streams.lookup import first_since, next_from, subjects
 
 END_SEQ: Final = 2**62
 """Whatever the log's last one is."""
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_positions: Final = msgspec.msgpack.Decoder(ProcessorAdvanced)
 _AGO: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])\Z")
 
 
@@ -58,8 +63,22 @@ async def answered_after(log: Log, seq: int) -> int:
     last = seq
     for subject in await subjects(log, "nemesis.cursor.*"):
         position = await next_from(log, subject, seq + 1)
-        last = max(last, position.seq if position is not None else 0)
+        while position is not None:
+            last = max(last, position.seq)
+            if _positions.decode(position.payload).in_seq >= seq:
+                break
+            position = await next_from(log, subject, position.seq + 1)
     return last
+
+
+async def unanswered(log: Log, seq: int) -> list[str]:
+    """Processors whose position has not passed `seq`."""
+    names = []
+    for subject in await subjects(log, "nemesis.cursor.*"):
+        position = await log.last(subject)
+        if position is not None and _positions.decode(position.payload).in_seq < seq:
+            names.append(name_of(subject.rpartition(".")[2]))
+    return names
 
 
 async def matching(log: Log, subject: str, from_seq: int = 1) -> AsyncIterator[Record]:

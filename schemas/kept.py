@@ -100,3 +100,20 @@ class LogMeasured(Inference, kw_only=True, frozen=True):
     fill_ppm: Count
     first_seq: Count
     last_seq: Count
+
+
+class IncidentArchived(Inference, kw_only=True, frozen=True):
+    """A slice of an incident, with the states before it, is kept for ever in NEMESIS_INCIDENTS."""
+
+    incident: str
+    object: str
+    """Its name in the store."""
+    sha256: str
+    size_bytes: Count
+    from_seq: Count
+    to_seq: Count
+    """Everything of the incident up to here is in this part or in one before."""
+    part_index: Count = 0
+    """More than one where an incident was open for long, or was opened again."""
+    closed: bool = False
+    """The incident was over when this part was made."""

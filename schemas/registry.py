@@ -28,7 +28,7 @@ class FactKind(msgspec.Struct, frozen=True, kw_only=True):
     struct: type[msgspec.Struct]
     certainty: Certainty
     owner: str
-    """node, ticker, collector, operator, keeper, actor:<name>, processor:<name> or processor:*."""
+    """node, ticker, collector, operator, keeper, archivist, actor:<name>, processor:<name> or processor:*."""
     kept_for_ever: bool
     since: str = "0.1"
 
@@ -144,6 +144,7 @@ EVENTS: Final[Mapping[str, FactKind]] = {
             kept.LogShortened,
         ),
         *_event("kept", "keeper", kept.LogMeasured),
+        *_event("kept", "archivist", kept.IncidentArchived),
     )
 }
 """By the third token of `nemesis.events.<token>.<key>`."""

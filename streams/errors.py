@@ -65,3 +65,13 @@ class NoStreamsError(NemesisError):
     """A server that no log has been made on."""
 
     exit_code = 3
+
+
+class MissingObjectError(NemesisError):
+    """A store does not hold what a fact says it holds."""
+
+    exit_code = 3
+
+
+class DamagedObjectError(NemesisError):
+    """What a store holds under a hash has another one."""

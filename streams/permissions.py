@@ -200,6 +200,7 @@ _MAKERS: Final[Mapping[str, Callable[[str, str], Permissions]]] = {
     "actor": _actor,
     "ticker": lambda token, name: Permissions(_telemetry_of("ticker", CLOCK_NODE), ()),
     "archivist": _reader(
+        *_events_of("archivist"),
         *_puts_objects(INCIDENTS, "archivist"),
         *_gets_objects(INCIDENTS),
         *_gets_objects(STATE),

@@ -28,7 +28,8 @@ class FactKind(msgspec.Struct, frozen=True, kw_only=True):
     struct: type[msgspec.Struct]
     certainty: Certainty
     owner: str
-    """node, ticker, collector, operator, keeper, archivist, actor:<name>, processor:<name> or processor:*."""
+    """node, ticker, collector, operator, keeper, archivist, actor:<name>, processor:<name> or
+    processor:*."""
     kept_for_ever: bool
     since: str = "0.1"
 

@@ -95,9 +95,7 @@ class ObjectStore:
                         count = min(BATCH_CHUNKS, total - done)
                         chunks = [file.read(CHUNK_BYTES) for _ in range(count)]
                         messages = self._chunks(key, chunks, after_seq=after_seq)
-                        after_seq = await write(
-                            self._connection, messages, timeout_s=PUT_TIMEOUT_S
-                        )
+                        after_seq = await write(self._connection, messages, timeout_s=PUT_TIMEOUT_S)
                         done += count
 
     async def copy(self, key: str, to: IO[bytes]) -> None:

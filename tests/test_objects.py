@@ -1,6 +1,8 @@
 """Large things by their hash: whole or not at all, once, and never another's."""
 
+import asyncio
 import base64
+import io
 from hashlib import sha256
 from pathlib import Path
 
@@ -9,8 +11,8 @@ import pytest
 
 from nemesis.streams.batch import Message, write
 from nemesis.streams.credentials import seed_path
-from nemesis.streams.errors import UndeliverableError
-from nemesis.streams.objects import CHUNK_BYTES, OBJECT_BYTES_MAX
+from nemesis.streams.errors import DamagedObjectError, MissingObjectError, UndeliverableError
+from nemesis.streams.objects import CHUNK_BYTES, OBJECT_BYTES_MAX, ObjectStore
 from nemesis.streams.server import Server
 from tests.cells import in_cell
 
@@ -117,5 +119,56 @@ def test_an_object_beyond_all_bounds_is_refused(tmp_path: Path) -> None:
         async with await server.connect("node/n001") as node:
             with pytest.raises(UndeliverableError, match=str(OBJECT_BYTES_MAX)):
                 await node.blobs.put(Huge())
+
+    in_cell(tmp_path, body)
+
+
+def test_a_large_file_is_kept_in_pieces_and_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "slice"
+    path.write_bytes(bytes(number % 251 for number in range(20 * CHUNK_BYTES + 9)))
+    key = sha256(path.read_bytes()).hexdigest()
+
+    async def body(server: Server) -> None:
+        async with (
+            await server.connect("archivist") as first,
+            await server.connect("archivist") as second,
+            await server.connect("reader") as reader,
+        ):
+            begun = [
+                Message(subject=f"$O.NEMESIS_INCIDENTS.C.archivist.{key}", payload=each)
+                for each in (path.read_bytes()[:CHUNK_BYTES],)
+            ]
+            await write(first.connection, begun)
+            kept = await asyncio.gather(
+                first.incidents.put_file(path, name="i-abc/0"),
+                second.incidents.put_file(path, name="i-abc/0"),
+            )
+            assert set(kept) == {key}
+            assert await first.incidents.put_file(path, name="i-abc/0") == key
+            assert await reader.incidents.find("i-abc/0") == key
+            archive = ObjectStore(reader.connection, "NEMESIS_INCIDENTS", owner="archivist")
+            with (tmp_path / "back").open("wb") as back:
+                await archive.copy(key, back)
+        async with await server.connect("admin") as admin:
+            answer = await admin.connection.request("$JS.API.STREAM.INFO.OBJ_NEMESIS_INCIDENTS")
+            assert b'"messages":%d,' % (21 + 1) in answer.data
+
+    in_cell(tmp_path, body)
+    assert (tmp_path / "back").read_bytes() == path.read_bytes()
+
+
+def test_an_object_that_is_not_there_or_not_what_it_was_is_named(tmp_path: Path) -> None:
+    key = sha256(b"whole").hexdigest()
+
+    async def body(server: Server) -> None:
+        async with await server.connect("archivist") as archivist:
+            with pytest.raises(
+                MissingObjectError, match=f"holds no object {key}"
+            ):
+                await archivist.incidents.copy(key, io.BytesIO())
+            cut = Message(subject=f"$O.NEMESIS_INCIDENTS.C.archivist.{key}", payload=b"who")
+            await write(archivist.connection, [cut])
+            with pytest.raises(DamagedObjectError, match=f"object {key} of archivist has the hash"):
+                await archivist.incidents.copy(key, io.BytesIO())
 
     in_cell(tmp_path, body)

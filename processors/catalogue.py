@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from nemesis.processors.attribution.attribution import Attribution
+from nemesis.processors.ecc_rules.ecc_rules import EccRules
 from nemesis.processors.healer.healer import Healer
 from nemesis.processors.intake import Intake
 from nemesis.processors.processor import Processor
@@ -14,12 +15,14 @@ are replayed."""
 
 CATALOGUE: Final[Catalogue] = {
     "attribution": {1: Attribution},
+    "ecc_rules": {1: EccRules},
     "healer": {1: Healer},
     "intake": {1: Intake},
 }
 
 RELEASES: Final[Mapping[str, Mapping[int, str]]] = {
     "attribution": {1: "0.1.0"},
+    "ecc_rules": {1: "0.1.0"},
     "healer": {1: "0.1.0"},
     "intake": {1: "0.1.0"},
 }

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from nemesis.processors.attribution.attribution import Attribution
+from nemesis.processors.processor import Processor
 from nemesis.schemas import operated
 from nemesis.schemas.channels import GPU_CHANNELS
 from nemesis.schemas.facts import Conclusion, Fact
@@ -30,8 +31,8 @@ START_NS = 1_800_000_000 * SECOND_NS
 class Log:
     """Facts in order, each handed to the processor as it is written."""
 
-    def __init__(self, processor: Attribution | None = None) -> None:
-        self.processor = processor or Attribution()
+    def __init__(self, processor: Processor | None = None) -> None:
+        self.processor: Processor = processor or Attribution()
         self.facts: list[Fact] = []
         self.conclusions: list[Conclusion] = []
         self.now_ns = START_NS
@@ -80,9 +81,11 @@ class Log:
         """A node says that it was cut off from the log."""
         return self._observe("spool", SpoolAnnounced, node)
 
-    def inventory(self, node: str, *pcis: str, **fields: Any) -> Sequence[Conclusion]:
+    def inventory(
+        self, node: str, *pcis: str, serial: str = "", **fields: Any
+    ) -> Sequence[Conclusion]:
         """A node says what it is made of."""
-        gpus = tuple(GpuDescribed(pci=pci, index=index) for index, pci in enumerate(pcis))
+        gpus = tuple(GpuDescribed(pci=pci, index=at, serial=serial) for at, pci in enumerate(pcis))
         return self._observe("inventory", InventoryReported, node, gpus=gpus, **fields)
 
     def submitted(

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemesis.processors.attribution.attribution import Attribution
+from nemesis.processors.processor import Processor
 from nemesis.schemas.facts import Fact, encode_conclusion
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.schemas.observed import GroupDigest, OperationSeen
@@ -112,7 +113,7 @@ acts: st.SearchStrategy[Act] = st.one_of(
 )
 
 
-def written(processor: Attribution, facts: Sequence[Fact]) -> list[bytes]:
+def written(processor: Processor, facts: Sequence[Fact]) -> list[bytes]:
     """What a processor makes of facts, as it would lie in the log."""
     return [
         encode_conclusion(

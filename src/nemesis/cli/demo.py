@@ -18,9 +18,7 @@ def demo(
     seed: int = typer.Option(7, min=0, help="Draws the target and every reading."),
     speed: float = typer.Option(1.0, min=0.1, max=10.0, help="Simulated seconds in a real one."),
     copies: int = typer.Option(1, min=1, max=4, help="Of the processors and of the actor."),
-    without: list[str] = typer.Option(
-        [], help="Leave out attribution, healer, intake or job-actor."
-    ),
+    without: list[str] = typer.Option([], help="Leave out a processor, or job-actor."),
     duration: float = typer.Option(0.0, min=0.0, help="Simulated seconds; 0: until it is over."),
     cluster: Path | None = typer.Option(None, help="A cluster file in place of the built-in one."),
     follow: bool = typer.Option(False, "--follow", help="After the score, go on until Ctrl-C."),

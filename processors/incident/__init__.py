@@ -1,0 +1,1 @@
+"""Which facts are one event, and is it over?"""

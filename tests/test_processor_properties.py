@@ -1,0 +1,88 @@
+"""What holds for every processor that accounts: any log is replayed equal, nothing crashes it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nemesis.processors.catalogue import CATALOGUE
+from nemesis.processors.processor import Processor
+from nemesis.schemas.facts import Fact
+from nemesis.schemas.registry import EVENTS, TELEMETRY
+from tests.attribution_log import Log
+from tests.strategies import any_of
+from tests.test_attribution_properties import Act, acts, facts_of, written
+
+NAMES = ("ecc_rules",)
+
+
+def _odd(kind: str, data: Any) -> Act:
+    return lambda log: log.event(kind, data)
+
+
+READ = sorted({token for name in NAMES for token in CATALOGUE[name][1]().reads} - {"tick"})
+"""Everything but ticks, which the log makes itself."""
+odd: st.SearchStrategy[Act] = st.sampled_from(READ).flatmap(
+    lambda token: any_of((EVENTS.get(token) or TELEMETRY[token]).struct).map(
+        lambda data: _odd(token, data)
+    )
+)
+
+
+class Silent:
+    """A processor that only lets a log take facts down."""
+
+    name: str = "silent"
+    version: int = 1
+    reads: tuple[str, ...] = ()
+
+    def configure(self, settings: bytes) -> None:
+        """It has no settings."""
+
+    def step(self, fact: Fact) -> tuple[()]:
+        """It says nothing."""
+        return ()
+
+    def snapshot(self) -> bytes:
+        """It has no state."""
+        return b""
+
+    def restore(self, snapshot: bytes) -> None:
+        """It has no state."""
+
+
+def facts_for(name: str, actions: list[Act]) -> list[Fact]:
+    log = Log(Silent())
+    for fact in facts_of([]):
+        log.facts.append(fact)
+    log.now_ns = log.facts[-1].log_time_ns
+    for act in actions:
+        act(log)
+    log.tick(3)
+    log.tick(700)
+    reads = CATALOGUE[name][1]().reads
+    return [fact for fact in log.facts if fact.kind in reads]
+
+
+def made(name: str) -> Processor:
+    return CATALOGUE[name][1]()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.one_of(acts, odd, odd), max_size=20), st.data())
+def test_a_copy_restored_anywhere_says_the_same_and_any_fact_is_borne(
+    name: str, actions: list[Callable[[Log], Any]], data: st.DataObject
+) -> None:
+    facts = facts_for(name, actions)
+    cut = data.draw(st.integers(0, len(facts)))
+    whole, first, second = made(name), made(name), made(name)
+    expected = written(whole, facts)
+    said = written(first, facts[:cut])
+    second.restore(first.snapshot())
+    assert second.snapshot() == first.snapshot()
+    said += written(second, facts[cut:])
+    assert said == expected
+    assert second.snapshot() == whole.snapshot()

@@ -162,9 +162,7 @@ def test_an_object_that_is_not_there_or_not_what_it_was_is_named(tmp_path: Path)
 
     async def body(server: Server) -> None:
         async with await server.connect("archivist") as archivist:
-            with pytest.raises(
-                MissingObjectError, match=f"holds no object {key}"
-            ):
+            with pytest.raises(MissingObjectError, match=f"holds no object {key}"):
                 await archivist.incidents.copy(key, io.BytesIO())
             cut = Message(subject=f"$O.NEMESIS_INCIDENTS.C.archivist.{key}", payload=b"who")
             await write(archivist.connection, [cut])

@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 CODE := actors processors producers replay schemas sim src streams tests views
 
 .DEFAULT_GOAL := help
-.PHONY: help sim test lint lint-all format bench bench-long campaign generate clean
+.PHONY: help sim test compose-test lint lint-all format bench bench-long campaign generate clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -16,6 +16,9 @@ sim: $(VENV)/.runtime ## Start a simulated cluster, break a GPU, watch the job s
 
 test: $(VENV)/.dev ## Run every test, fault tests included; skipped ones are listed with their reason
 	@$(BIN)/python -m pytest
+
+compose-test: $(VENV)/.dev ## Bring `docker compose up` up for real, kill two services, see recovery, take all down
+	@$(BIN)/python -m pytest -m compose tests/test_compose.py
 
 lint: $(VENV)/.dev ## Style, imports and types (mypy is the gate)
 	@$(BIN)/ruff check .

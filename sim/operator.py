@@ -64,6 +64,15 @@ async def set_up(
         )
         acts.append((activated, name))
     acts.append((submission(cluster, at_ns), cluster.job.name))
+    await publish(log, acts, at_ns)
+
+
+async def publish(log: Log, acts: Iterable[tuple[Operation, str]], at_ns: int) -> None:
+    """Write acts of a person, each with the key of its subject, in this order.
+
+    Raises:
+        LogUnavailableError: the log did not answer.
+    """
     for number, (act, key) in enumerate(acts, 1):
         subject, payload = encode_conclusion(
             id=f"{BY}/{at_ns}/{number}",

@@ -89,6 +89,10 @@ class Log:
         """Close the connection."""
         await self.connection.close()
 
+    def is_connected(self) -> bool:
+        """Whether the server can be reached now."""
+        return self.connection.client.is_connected
+
     @property
     def lost_count(self) -> int:
         """How often the connection broke."""

@@ -89,7 +89,7 @@ async def serving(
         from_seq = (await reader.bounds()).last_seq + 1
         await enter(crew.clockwork(place, time.time_ns, alarm))
         async with await place.connect("operator") as log:
-            activated = await _activate(log)
+            activated = await activate(log)
         names = sorted(CATALOGUE)
         host = "" if server else socket.gethostname()
         await enter(Supervisor(crew.commands(place, names, cell=cell, copies=copies, host=host)))
@@ -127,8 +127,12 @@ def _earlier_nodes(cell: str) -> list[str]:
     return sorted(f"node/{name_of(each.stem.removeprefix(_NODE_SEEDS))}" for each in seeds)
 
 
-async def _activate(log: Log) -> list[str]:
-    """Let the newest version of each processor answer, where none was ever told to."""
+async def activate(log: Log) -> list[str]:
+    """Let the newest version of each processor answer, where none was ever told to; their names.
+
+    Raises:
+        LogUnavailableError: the log did not answer.
+    """
     at_ns = time.time_ns()
     activated = []
     for name, versions in sorted(CATALOGUE.items()):

@@ -1,10 +1,15 @@
 """`nemesis act`: processes that carry decisions out. Started by a supervisor or as a service."""
 
-from pathlib import Path
-
 import typer
 
-from nemesis.cli.cell import QuietOption, say_up
+from nemesis.cli.cell import (
+    CellOption,
+    ContextOption,
+    CredsOption,
+    QuietOption,
+    ServerOption,
+    say_up,
+)
 from nemesis.cli.interrupts import run_until_told
 
 act = typer.Typer(no_args_is_help=True, help="Carry decisions out.")
@@ -20,21 +25,29 @@ def job(
     name: str = typer.Option(
         "job-1", help="This copy's own name: another for each copy, the same after a restart."
     ),
-    server: str | None = typer.Option(None, help="The NATS server, for example nats://host:4222."),
-    context: str | None = typer.Option(None, help="A NATS context instead."),
-    cell: str = typer.Option("local", help="The cell whose server runs here."),
-    credentials: Path | None = typer.Option(None, help="Folder of seeds, with --server."),
+    cell: CellOption = "local",
+    server: ServerOption = "",
+    context: ContextOption = "",
+    credentials: CredsOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Hold jobs and give them their new membership, as the healer decided. Ctrl-C ends it."""
     from nemesis.actors.job import JobActor
+    from nemesis.streams import pulse
     from nemesis.streams.contexts import find
+    from nemesis.streams.server import state_folder
 
     async def run() -> None:
-        target = find(server=server, context=context, cell=cell, credentials_folder=credentials)
+        target = find(
+            server=server or None,
+            context=context or None,
+            cell=cell,
+            credentials_folder=credentials,
+        )
         if not quiet:
-            await say_up(target, "actor/job", cell, server or "", context or "")
+            await say_up(target, "actor/job", cell, server, context)
         async with await target.connect("actor/job", name=f"actor-job-{name}") as log:
-            await JobActor(log, name).run()
+            folder = pulse.pulses_folder(state_folder(cell))
+            await pulse.beside(JobActor(log, name).run(), folder, name, log.is_connected)
 
     run_until_told(run())

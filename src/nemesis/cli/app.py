@@ -3,6 +3,8 @@
 import typer
 
 from nemesis.cli.act import act
+from nemesis.cli.check import check
+from nemesis.cli.clock import clock
 from nemesis.cli.demo import demo
 from nemesis.cli.events import events, telemetry
 from nemesis.cli.incident import incident
@@ -12,6 +14,7 @@ from nemesis.cli.replay import replay
 from nemesis.cli.run import run
 from nemesis.cli.schema import schema
 from nemesis.cli.serve import serve
+from nemesis.cli.simulate import simulate
 from nemesis.cli.status import status
 from nemesis.cli.triage import triage
 
@@ -41,6 +44,8 @@ def _root(
 
 
 app.add_typer(act, name="act")
+app.command()(check)
+app.command()(clock)
 app.command()(credentials)
 app.command()(demo)
 app.command()(events)
@@ -51,6 +56,7 @@ app.command()(replay)
 app.command()(run)
 app.add_typer(schema, name="schema")
 app.command()(serve)
+app.command()(simulate)
 app.command()(status)
 app.add_typer(telemetry, name="telemetry")
 app.command()(triage)

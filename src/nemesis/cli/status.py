@@ -81,7 +81,7 @@ def status(
 
     async def run() -> Status:
         async with await open_log(cell, server, context, credentials) as log:
-            return await _measure(log, shown_name(cell, server, context))
+            return await measure(log, shown_name(cell, server, context))
 
     now = run_on_loop(run())
     if not server and not context:
@@ -138,7 +138,8 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-async def _measure(log: "Log", cell: str) -> Status:
+async def measure(log: "Log", cell: str) -> Status:
+    """Where a log and its processors stand, as the log tells it."""
     from nemesis.schemas.facts import decode_observation
     from nemesis.schemas.tokens import name_of
     from nemesis.streams.lookup import subjects

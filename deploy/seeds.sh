@@ -1,0 +1,34 @@
+#!/bin/sh
+# Runs once, as root, before everything else: one seed a role, and to each service its own seeds
+# and no other. Each service runs under a user id of its own, so file modes keep them apart.
+set -eu
+umask 077
+nemesis credentials --out /seeds/all --nodes "$(seq -s , -f n%03g 1 16)" >/tmp/authorization.conf
+
+# give SERVICE UID SEED...: the folder /seeds/SERVICE, readable by UID alone
+give() {
+  service=$1 uid=$2
+  shift 2
+  mkdir -p "/seeds/$service"
+  for seed in "$@"; do cp "/seeds/all/$seed.nk" "/seeds/$service/"; done
+  chown -R "$uid:$uid" "/seeds/$service"
+}
+
+mkdir -p /seeds/nats
+cp /tmp/authorization.conf /seeds/nats/
+give nats 10001
+give provision 10002 admin
+give clock 10003 ticker keeper
+give intake 10004 processor-intake
+give attribution 10005 processor-attribution
+give healer 10006 processor-healer
+give job-actor 10007 actor-job
+give operator 10008 operator reader
+give browser 10009 dashboard
+mkdir -p /seeds/simulator
+cp /seeds/all/node-*.nk /seeds/all/sim.nk /seeds/all/operator.nk /seeds/simulator/
+give simulator 10010
+
+# the folders on the way are nobody's secret; what lies in them is
+chmod 711 /seeds
+chown 10001:10001 /log

@@ -1,0 +1,135 @@
+"""A simulated cluster on a log that runs already: its nodes sign in as real ones would.
+
+Why: parts that were started one by one, as in a container engine, need a cluster to look after.
+Time is real, because the clock of that log is. The job of an earlier simulation is ended, for its
+processes are gone, and the new one has a name of its own. Faults come again and again, each time
+with another target among those that still work.
+"""
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from nemesis.schemas.operated import JobEnded, Operation, PolicyApplied
+from nemesis.schemas.tokens import name_of
+from nemesis.sim.clock import SimClock
+from nemesis.sim.cluster import Cluster, Scenario
+from nemesis.sim.faults import Fault, plan_faults
+from nemesis.sim.operator import BY, REASON, demo_policy, publish, submission
+from nemesis.sim.simulation import Simulation
+from nemesis.sim.stage import Stage, Truth
+from nemesis.streams.contexts import Target
+from nemesis.streams.credentials import seed_path
+from nemesis.streams.crew import background
+from nemesis.streams.errors import WrongCredentialsError
+from nemesis.streams.log import Log
+from nemesis.streams.lookup import subjects
+from nemesis.streams.serving import activate
+
+DRAWS_MAX: Final = 100
+
+
+class Attached(msgspec.Struct, kw_only=True, frozen=True):
+    """What to run, and on which log."""
+
+    cluster: Cluster
+    scenario: Scenario
+    target: Target
+    folder: Path
+    """Where agents keep what outlives them."""
+    seed: int = 7
+    every_s: float = 0.0
+    """The scenario again after so long, with other targets; 0: once."""
+
+
+async def run(
+    options: Attached, on_truth: Callable[[Truth], None], on_behind: Callable[[], None]
+) -> None:
+    """Submit the job and let the cluster live until cancelled.
+
+    Raises:
+        WrongCredentialsError: a seed is missing.
+        LogUnavailableError: no server answers.
+    """
+    seeds = options.target.credentials_folder
+    if seeds is None:
+        raise WrongCredentialsError("no folder of seeds", hint="name it with --credentials")
+    clock = SimClock()
+    async with await options.target.connect("operator") as log:
+        cluster = await _submit(log, options.cluster, clock.start_ns)
+    simulation = Simulation(
+        cluster,
+        submission(cluster, clock.start_ns),
+        plan_faults(cluster, options.scenario.faults, options.seed),
+        seed=options.seed,
+        folder=options.folder / cluster.job.name,
+        start_ns=clock.start_ns,
+    )
+    async with await options.target.connect("sim") as ledger:
+        stage = Stage(
+            simulation,
+            clock,
+            url=options.target.url,
+            credentials_folder=seeds,
+            ledger=ledger.connection,
+            on_truth=on_truth,
+            on_behind=on_behind,
+        )
+        async with background(stage.run()):
+            for turn in count(1):
+                await asyncio.sleep(options.every_s or float("inf"))
+                for fault in _next_faults(simulation, options, turn):
+                    since_ns = clock.now_ns() - clock.start_ns
+                    simulation.inject(replace(fault, onset_ns=since_ns + fault.onset_ns))
+
+
+def missing_seeds(folder: Path, cluster: Cluster) -> list[str]:
+    """Roles that a simulation needs and that have no seed in this folder."""
+    roles = ["operator", "sim", *(f"node/{node}" for node in cluster.node_names)]
+    return [role for role in roles if not seed_path(folder, role).is_file()]
+
+
+async def _submit(log: Log, cluster: Cluster, at_ns: int) -> Cluster:
+    """Do what a person would do before; the cluster under the name of its job."""
+    await activate(log)
+    name = cluster.job.name
+    submitted = await subjects(log, "nemesis.events.job_submitted.*")
+    ended = await subjects(log, "nemesis.events.job_ended.*")
+    known = {name_of(subject.rpartition(".")[2]) for subject in submitted}
+    over = {name_of(subject.rpartition(".")[2]) for subject in ended}
+    ours = sorted(job for job in known if job == name or job.startswith(f"{name}-"))
+    acts: list[tuple[Operation, str]] = [
+        (JobEnded(at_ns=at_ns, by=BY, reason="its simulation is gone", job=job), job)
+        for job in ours
+        if job not in over
+    ]
+    if not await subjects(log, "nemesis.events.policy_applied.*"):
+        policy = msgspec.Raw(msgspec.json.encode(demo_policy()))
+        acts.append((PolicyApplied(at_ns=at_ns, by=BY, reason=REASON, policy=policy), "policy"))
+    if ours:
+        cluster = replace(cluster, job=replace(cluster.job, name=f"{name}-{len(ours) + 1}"))
+    acts.append((submission(cluster, at_ns), cluster.job.name))
+    await publish(log, acts, at_ns)
+    return cluster
+
+
+def _next_faults(simulation: Simulation, options: Attached, turn: int) -> list[Fault]:
+    """The scenario's faults on targets that still work; none where no draw finds such."""
+    for draw in range(DRAWS_MAX):
+        seed = options.seed + turn * DRAWS_MAX + draw
+        faults = plan_faults(simulation.cluster, options.scenario.faults, seed)
+        if all(_works(simulation, fault) for fault in faults):
+            return faults
+    return []
+
+
+def _works(simulation: Simulation, fault: Fault) -> bool:
+    ranks = simulation.job.ranks
+    return fault.node not in simulation.lost_nodes and all(
+        ranks[number].stage == "running" for number in fault.lost_ranks
+    )

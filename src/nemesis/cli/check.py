@@ -1,0 +1,153 @@
+"""`nemesis check`: one line and an exit status for a monitoring system or a health check."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+import msgspec
+import typer
+
+from nemesis.cli.cell import (
+    CellOption,
+    ContextOption,
+    CredsOption,
+    ServerOption,
+    open_log,
+    shown_name,
+)
+from nemesis.cli.interrupts import run_on_loop
+from nemesis.cli.output import print_json, say
+
+if TYPE_CHECKING:
+    from nemesis.cli.status import Status
+
+T = TypeVar("T")
+State = Literal["ok", "warning", "critical", "unknown"]
+_EXIT: dict[State, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
+
+# a tick is due each second; the runner alarms after 5 s, so does this
+_CLOCK_CRITICAL_NS = 5_000_000_000
+# producers halve their rate at 80 % and send kernel facts only at 90 % (docs/log.md)
+_FILL_WARNING_PPM, _FILL_CRITICAL_PPM = 800_000, 900_000
+_LAG_WARNING_NS, _LAG_CRITICAL_NS = 10_000_000_000, 60_000_000_000
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    state: State
+    says: str
+
+
+def check(
+    *,
+    here: Annotated[
+        bool,
+        typer.Option("--here", help="Only the parts on this machine; asks no server."),
+    ] = False,
+    cell: CellOption = "local",
+    server: ServerOption = "",
+    context: ContextOption = "",
+    credentials: CredsOption = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Say in one line whether a cell works. Exit: 0 ok, 1 warning, 2 critical, 3 unknown.
+
+    Clock, fill level and lag of every processor as the log tells them; with --here, whether the
+    parts that run on this machine under this cell's name live and reach their log.
+    """
+    findings = _parts(cell) if here else _log(cell, server, context, credentials)
+    worst = max(findings, key=lambda each: _EXIT[each.state]).state
+    told = [each for each in findings if each.state == worst or each.state != "ok"]
+    if json:
+        print_json({"state": worst, "findings": findings})
+    else:
+        say(f"{worst.upper()} - {'; '.join(each.says for each in told)}")
+    raise typer.Exit(_EXIT[worst])
+
+
+def _log(cell: str, server: str, context: str, credentials: Path | None) -> list[Finding]:
+    from nemesis.cli.status import measure
+    from nemesis.schemas.errors import NemesisError
+    from nemesis.streams.contexts import NoCellError
+
+    async def run() -> "Status":
+        async with await open_log(cell, server, context, credentials) as log:
+            return await measure(log, shown_name(cell, server, context))
+
+    try:
+        return judge(run_on_loop(run()))
+    except NoCellError as error:
+        return [Finding("unknown", str(error))]
+    except NemesisError as error:
+        return [Finding("critical", str(error))]
+
+
+def judge(now: "Status") -> list[Finding]:
+    """What the log says of itself and of its processors."""
+    clock_ns = now.clock_age_ns
+    found = [
+        Finding(
+            "ok" if clock_ns is not None and clock_ns <= _CLOCK_CRITICAL_NS else "critical",
+            "no tick ever" if clock_ns is None else f"last tick {clock_ns / 1e9:.1f} s ago",
+        ),
+        Finding(
+            _above(now.fill_ppm, _FILL_WARNING_PPM, _FILL_CRITICAL_PPM),
+            f"log {now.fill_ppm / 10_000:.1f} % full",
+        ),
+    ]
+    found += [
+        Finding(
+            _above(each.lag_ns, _LAG_WARNING_NS, _LAG_CRITICAL_NS),
+            f"{each.name} {each.lag_ns / 1e9:.1f} s behind",
+        )
+        for each in now.processors
+    ]
+    return found if now.processors else [*found, Finding("critical", "no processor has a position")]
+
+
+def _above(value: int, warning: int, critical: int) -> State:
+    if value >= critical:
+        return "critical"
+    return "warning" if value >= warning else "ok"
+
+
+def _parts(cell: str) -> list[Finding]:
+    """Every part that says on this machine that it lives."""
+    from nemesis.streams.pulse import Pulse, pulses_folder
+    from nemesis.streams.server import state_folder
+    from nemesis.streams.status import CopyStatus, copies_folder
+
+    folder = state_folder(cell)
+    found = []
+    for path in sorted(copies_folder(folder).glob("*.json")):
+        copy = _read(path, CopyStatus)
+        if copy is not None:
+            why = copy.problem or ("the log is full" if copy.log_full else "")
+            found.append(_part(path, f"{copy.name} {copy.stage}", why))
+    for path in sorted(pulses_folder(folder).glob("*.json")):
+        pulse = _read(path, Pulse)
+        if pulse is not None:
+            found.append(
+                _part(path, pulse.part, "" if pulse.connected else "does not reach its log")
+            )
+    return found or [Finding("unknown", f"no part of cell {cell!r} runs on this machine")]
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError):
+        return None  # a part that ends at this moment, or a file of another release
+
+
+def _part(path: Path, name: str, problem: str) -> Finding:
+    from nemesis.streams.pulse import STALE_S
+
+    try:
+        age_s = max(0.0, time.time() - path.stat().st_mtime)
+    except FileNotFoundError:
+        return Finding("critical", f"{name} ended")
+    if age_s > STALE_S:
+        return Finding("critical", f"{name} not heard of for {age_s:.0f} s")
+    return Finding("critical" if problem else "ok", f"{name}: {problem}" if problem else name)

@@ -1,0 +1,67 @@
+"""That a part lives and reaches its log: one small file a part, written anew each second.
+
+Why: a service manager or a container's health check must tell a part that hangs from one that
+works, without a credential of its own and without asking the log. Processors say more of
+themselves (`status.py`); this is for every other part.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nemesis.schemas.tokens import token_of
+
+PERIOD_S: Final = 1.0
+STALE_S: Final = 10.0
+"""A part that was not heard of for so long hangs: ten periods, also on a machine under load."""
+
+
+class Pulse(msgspec.Struct, frozen=True, kw_only=True):
+    """What a part last said of itself."""
+
+    part: str
+    pid: int
+    connected: bool
+    """Whether it reaches the log."""
+
+
+def pulses_folder(cell_folder: Path) -> Path:
+    """Where the parts of a cell on this machine say that they live."""
+    return cell_folder / "pulses"
+
+
+async def keep(folder: Path, part: str, is_connected: Callable[[], bool]) -> None:
+    """Say so each second, until cancelled; a disk that takes no file stops no part."""
+    path = folder / f"{token_of(part)}.json"
+    try:
+        while True:
+            pulse = Pulse(part=part, pid=os.getpid(), connected=is_connected())
+            with suppress(OSError):
+                _write(path, pulse)
+            await asyncio.sleep(PERIOD_S)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _write(path: Path, pulse: Pulse) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(msgspec.json.encode(pulse))
+    fresh.replace(path)
+
+
+async def beside(
+    work: Coroutine[None, None, object], folder: Path, part: str, is_connected: Callable[[], bool]
+) -> None:
+    """Run a part's work and say meanwhile that it lives."""
+    pulse = asyncio.create_task(keep(folder, part, is_connected))
+    try:
+        await work
+    finally:
+        pulse.cancel()
+        await asyncio.gather(pulse, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Rebuilds what is generated (`make generate`): JSON Schema, AsyncAPI, the description of facts.
+"""Rebuilds what is generated (`make generate`): JSON Schema, AsyncAPI, the catalogue of facts.
 
 Refuses where a fact would change in a way that old recordings do not survive; `--unreleased` says
 that no release has written that fact yet.
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from nemesis.schemas.event_catalogue import event_catalogue
 from nemesis.schemas.evolution import StructDescription, broken_rules, described
 from nemesis.schemas.published import asyncapi, json_schema
 from nemesis.schemas.registry import EVENTS, TELEMETRY
@@ -18,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 EVOLUTION = ROOT / "schemas" / "evolution.json"
 JSON_SCHEMAS = ROOT / "schemas" / "json"
 ASYNCAPI = ROOT / "docs" / "asyncapi.json"
+EVENTS_PAGE = ROOT / "docs" / "events.md"
 
 
 def field_docs() -> dict[tuple[str, str], str]:
@@ -55,6 +57,7 @@ def generated() -> dict[Path, bytes]:
         for token, kind in {**TELEMETRY, **EVENTS}.items()
     }
     files[ASYNCAPI] = pretty(asyncapi(docs))
+    files[EVENTS_PAGE] = event_catalogue(docs).encode()
     files[EVOLUTION] = pretty(described())
     return files
 

@@ -61,3 +61,12 @@ def test_every_file_that_a_document_links_to_exists(path: Path) -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text())
     missing = [link for link in links if not (path.parent / link).exists()]
     assert missing == []
+
+
+def test_the_example_of_a_processor_runs_as_it_is_printed() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "processors.md").read_text(), re.S)
+    assert len(blocks) == 2
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "docs/processors.md", "exec"), names)  # noqa: S102
+    assert names["fold"].processor.snapshot() != names["Exits"]().snapshot()

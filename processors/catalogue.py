@@ -6,6 +6,7 @@ from typing import Final
 from nemesis.processors.attribution.attribution import Attribution
 from nemesis.processors.ecc_rules.ecc_rules import EccRules
 from nemesis.processors.healer.healer import Healer
+from nemesis.processors.incident.incident import Incident
 from nemesis.processors.intake import Intake
 from nemesis.processors.processor import Processor
 
@@ -17,6 +18,7 @@ CATALOGUE: Final[Catalogue] = {
     "attribution": {1: Attribution},
     "ecc_rules": {1: EccRules},
     "healer": {1: Healer},
+    "incident": {1: Incident},
     "intake": {1: Intake},
 }
 
@@ -24,6 +26,7 @@ RELEASES: Final[Mapping[str, Mapping[int, str]]] = {
     "attribution": {1: "0.1.0"},
     "ecc_rules": {1: "0.1.0"},
     "healer": {1: "0.1.0"},
+    "incident": {1: "0.1.0"},
     "intake": {1: "0.1.0"},
 }
 """The first release that has each version, of those too that are not here any more."""

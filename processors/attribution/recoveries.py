@@ -4,6 +4,7 @@ import msgspec
 
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.schemas.decided import RecoveryDecided
+from nemesis.schemas.errors import BadNameError
 from nemesis.schemas.rank_ranges import parse_ranks
 
 DECISIONS_MAX = 256  # decisions that nobody completes are forgotten, oldest first
@@ -23,7 +24,7 @@ class Recoveries(msgspec.Struct):
 
     def decide(self, data: RecoveryDecided) -> None:
         """Take note of a decision; whether it is carried out is another fact."""
-        moved = {rank: each.node for each in data.placements for rank in parse_ranks(each.ranks)}
+        moved = {rank: each.node for each in data.placements for rank in _ranks(each.ranks)}
         self.open[data.decision] = _Decided(data.incident, data.job, data.removed_ranks, moved)
         while len(self.open) > DECISIONS_MAX:
             del self.open[next(iter(self.open))]
@@ -42,3 +43,11 @@ class Recoveries(msgspec.Struct):
             places.moved.update(decided.moved)
             places.gone = sorted({*places.gone, *decided.removed} - decided.moved.keys())
         return decided.job, decided.incident
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    """The ranks of a spelling; one that is none names nobody."""
+    try:
+        return parse_ranks(text)
+    except BadNameError:
+        return ()

@@ -65,7 +65,7 @@ class Lane:
         self.how: How = "cold"
         self.state_from = 0
         self.log: Final = log
-        self._deaths: Final = deaths
+        self.deaths: Final = deaths
         self._snapshot_period_s: Final = snapshot_period_s
         self._watch: Final = watch
         self._cursor: Final = cursor_subject(processor.name)
@@ -236,15 +236,15 @@ class Lane:
 
     def _skips(self, position: Position, survivors: Survivors) -> dict[int, str]:
         """An input that killed again and again is skipped, unless somebody answered it."""
-        seq = self._deaths.seq
+        seq = self.deaths.seq
         answered = position.covers(seq, 0) or survivors.covers(seq, 0)
-        if not self._deaths.hopeless or answered:
+        if not self.deaths.hopeless or answered:
             return survivors.skips
-        return {seq: self._deaths.error}
+        return {seq: self.deaths.error}
 
     def _step(self, fold: Fold, item: Input) -> list[Emission]:
         seq = item.record.seq
-        deaths = self._deaths
+        deaths = self.deaths
         deaths.enter(seq)
         try:
             emissions = fold.step(item)

@@ -80,7 +80,7 @@ class States(Protocol):
 class Reading(Protocol):
     """Reading single messages back."""
 
-    async def last(self, subject: str, *, up_to_seq: int = 0) -> Record | None:
+    async def last(self, subject: str, *, up_to_seq: int = ...) -> Record | None:
         """The newest message of a subject, or the newest up to a sequence."""
         ...
 

@@ -52,16 +52,15 @@ class Runner:
         self._start_ns: Final = start_ns
         self._said_count = 0
         self._told_count = 0
-        self._deaths: Final = [Deaths(folder, f"{each.name}@{each.version}") for each, _ in members]
         self.lanes: Final = [
             Lane(
                 log,
                 each,
-                deaths=deaths,
+                deaths=Deaths(folder, f"{each.name}@{each.version}"),
                 watch=self.watch,
                 snapshot_period_s=snapshot_period_s,
             )
-            for (each, log), deaths in zip(members, self._deaths, strict=True)
+            for each, log in members
         ]
         self._tasks: Final[dict[str, asyncio.Task[None]]] = {}
         self._over: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
@@ -97,15 +96,12 @@ class Runner:
             await self._end("watch", "read", *(lane.label for lane in self.lanes))
             if self._stopped:
                 remove_status(self._folder, self.status())
-            for deaths in self._deaths:
-                deaths.close()
+            for lane in self.lanes:
+                lane.deaths.close()
 
     def status(self) -> list[CopyStatus]:
         """Where each processor of this process stands."""
-        return [
-            CopyStatus.of(lane, self.watch, slot=deaths.slot)
-            for lane, deaths in zip(self.lanes, self._deaths, strict=True)
-        ]
+        return [CopyStatus.of(lane, self.watch) for lane in self.lanes]
 
     async def _open(self, lane: Lane) -> None:
         await self._end(lane.label)
@@ -141,21 +137,20 @@ class Runner:
             if not reading:
                 await self._opened.wait()
                 continue
-            passing = asyncio.ensure_future(self._pass_on(min(reading) + 1))
+            passing = asyncio.ensure_future(self._pass_on(min(reading)))
             opened = asyncio.ensure_future(self._opened.wait())
             try:
                 await asyncio.wait({passing, opened}, return_when=asyncio.FIRST_COMPLETED)
                 if passing.done():
                     await passing
             finally:
-                for task in (passing, opened):
-                    task.cancel()
-                await asyncio.gather(passing, opened, return_exceptions=True)
+                opened.cancel()
+                passing.cancel()
+                await asyncio.gather(passing, return_exceptions=True)  # one reader at a time
 
-    async def _pass_on(self, from_seq: int) -> None:
-        last_seq = from_seq - 1
+    async def _pass_on(self, last_seq: int) -> None:
         self.watch.begin()
-        async with self.lanes[0].log.reader(from_seq) as reader:
+        async with self.lanes[0].log.reader(last_seq + 1) as reader:
             while True:
                 records = await reader.next()
                 await self.watch.verified()  # what comes after a lost connection may be another log
@@ -171,7 +166,7 @@ class Runner:
                     if item.token == "tick" and item.decoded() is not None:
                         self.watch.ticked(item.value.at_ns)
                     for lane in self.lanes:
-                        if lane.feed(item) and lane.full:
+                        if lane.feed(item):
                             await self._let_write(lane)
                     self.watch.read(record)
                 await asyncio.sleep(0)

@@ -48,14 +48,14 @@ class CopyStatus(msgspec.Struct, frozen=True, kw_only=True):
     refused_count: int
 
     @classmethod
-    def of(cls, lane: "Lane", watch: "Watch", *, slot: int) -> Self:
+    def of(cls, lane: "Lane", watch: "Watch") -> Self:
         """The status of a lane."""
         # positions are no input of anyone: who has read up to one is not behind
         seen_seq = watch.read_seq if lane.stage == "reading" else 0
         return cls(
             name=lane.name,
             version=lane.processor.version,
-            slot=slot,
+            slot=lane.deaths.slot,
             pid=os.getpid(),
             stage=lane.stage,
             active=lane.fold.active,

@@ -18,6 +18,7 @@ from nemesis.schemas.facts import Record
 from nemesis.schemas.kept import FactSkipped
 from nemesis.streams.log import Bounds
 from nemesis.streams.position import Position, covers, read_position
+from nemesis.streams.position import Reading as LastReading
 
 _EVENTS: Final = "nemesis.events.>"
 _SKIPPED: Final = "nemesis.events.fact_skipped."
@@ -46,18 +47,16 @@ class Survivors(msgspec.Struct, frozen=True, kw_only=True):
         return covers(self.input_seq - 1, self.count, input_seq, k)
 
 
-class Reading(Protocol):
+class Reading(LastReading, Protocol):
     """Reading a stretch of a log."""
-
-    async def last(self, subject: str, *, up_to_seq: int = 0) -> Record | None:
-        """The newest message of a subject, or the newest up to a sequence."""
-        ...
 
     async def bounds(self) -> Bounds:
         """What the log holds."""
         ...
 
-    def read_range(self, from_seq: int, to_seq: int, *, subject: str = "") -> AsyncIterator[Record]:
+    def read_range(
+        self, from_seq: int, to_seq: int, *, subject: str = ...
+    ) -> AsyncIterator[Record]:
         """Every record that still exists between two sequences, both included."""
         ...
 

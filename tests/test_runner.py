@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import pytest
 
@@ -44,6 +46,27 @@ class EagerReader(MemoryReader):
         return there
 
 
+class SlowReader(MemoryReader):
+    """Takes a moment to end, and knows how many of its kind are open."""
+
+    def __init__(self, log: MemoryLog, faults: Faults, from_seq: int, opened: list[int]) -> None:
+        super().__init__(log, faults, from_seq)
+        self._opened = opened
+
+    async def __aenter__(self) -> Self:
+        self._opened.append(self._opened[-1] + 1)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.sleep(0.01)
+        self._opened.append(self._opened[-1] - 1)
+
+
 class Desk(MemoryClient):
     """A connection that answers at once, unless an error is put in its way."""
 
@@ -57,9 +80,13 @@ class Desk(MemoryClient):
         self.before_commit: Callable[[], None] = lambda: None
         self.commit_s = 0.0
         self.read_from: list[int] = []
+        self.slow_readers: list[int] | None = None
+        """How many readers were open, each time that one more or fewer was."""
 
     def reader(self, start_seq: int) -> MemoryReader:
         self.read_from.append(start_seq)
+        if self.slow_readers is not None:
+            return SlowReader(self.log, Faults(0, delay_s=0), start_seq, self.slow_readers)
         kind = EagerReader if self.eager else MemoryReader
         return kind(self.log, Faults(0, delay_s=0), start_seq)
 
@@ -436,6 +463,73 @@ def test_nothing_is_stepped_of_a_log_that_came_back_older(tmp_path: Path) -> Non
     play(tmp_path, story)
 
 
+def test_nothing_is_stepped_of_a_log_that_lost_a_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(it: Story) -> None:
+        it.active(("counting", 1))
+        runner = it.runner(Counting())
+        work = it.go(runner)
+        await asyncio.sleep(3.2)
+
+        taken = it.log.append
+
+        def lost(*messages: Message) -> int:
+            """The store comes back without what it has just confirmed."""
+            seq = taken(*messages)
+            it.log.roll_back(seq - len(messages))
+            return seq
+
+        last_seq = it.lines("ok")
+        monkeypatch.setattr(it.log, "append", lost)
+        await asyncio.sleep(0.01)
+        assert it.log.last_seq == last_seq
+        assert runner.lanes[0].committer.commits_count > 1
+        monkeypatch.undo()
+        it.lines(*["ok"] * 9)
+        with pytest.raises(ShortenedError):
+            await work
+        assert runner.lanes[0].read_seq == last_seq
+
+    play(tmp_path, story)
+
+
+def test_a_log_that_came_back_older_is_noticed_also_while_nobody_steps(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        it.active(("counting", 1))
+        runner = it.runner(Counting())
+        work = it.go(runner)
+        await asyncio.sleep(3.2)
+        word = it.log.append(traffic.activation("counting", 2, every=1, number=1))
+        it.log.full = True
+        await asyncio.sleep(0.5)
+        assert runner.lanes[0].stage == "handing over"
+        it.log.roll_back(word - 1)
+        it.log.full = False
+        it.lines(*["ok"] * 9)
+        async with asyncio.timeout(10):
+            with pytest.raises(ShortenedError):
+                await work
+
+    play(tmp_path, story)
+
+
+def test_one_reader_reads_at_a_time_and_none_after_the_end(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        it.desk.slow_readers = opened = [0]
+        it.active(("counting", 1))
+        runner = it.runner(Counting(), CountingNext())
+        work = it.go(runner)
+        await asyncio.sleep(3)
+        it.log.append(traffic.activation("counting", 2, every=1, number=1))
+        await asyncio.sleep(3)
+        assert opened == [0, 1, 0, 1]
+        await it.stop(runner, work)
+        assert opened == [0, 1, 0, 1, 0]
+
+    play(tmp_path, story)
+
+
 def test_a_version_that_waits_takes_over_from_where_the_other_one_stopped(tmp_path: Path) -> None:
     async def story(it: Story) -> None:
         it.active(("counting", 1))
@@ -593,6 +687,40 @@ def test_each_second_it_writes_down_where_it_stands(tmp_path: Path) -> None:
         counting, echoing = runner.status()
         assert (counting.name, counting.active, echoing.name) == ("counting", True, "echoing")
         assert counting.last_seq == it.log.last_seq
+
+    play(tmp_path, story)
+
+
+def test_an_end_in_order_takes_back_what_it_wrote_down_and_a_crash_does_not(
+    tmp_path: Path,
+) -> None:
+    async def story(it: Story) -> None:
+        it.active(("counting", 1), ("echoing", 1))
+        await it.go_and_stop(Counting(), Echoing())
+        assert read_status(it.folder) == []
+        work = it.go(it.runner(Counting(), Echoing()))
+        await asyncio.sleep(2)
+        it.lines("crash")
+        with pytest.raises(StepCrashedError):
+            await work
+        assert [each.name for each in read_status(it.folder)] == ["counting", "echoing"]
+
+    play(tmp_path, story)
+
+
+def test_a_clock_that_is_read_once_more_from_further_back_ticks(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        it.active(("counting", 1))
+        runner = it.runner(Counting(), CountingNext())
+        it.go(runner)
+        await asyncio.sleep(3.5)
+        tick = it.log.append(traffic.activation("counting", 2, every=1, number=1), traffic.tick(1))
+        await asyncio.sleep(0.6)
+        assert it.desk.read_from[1:] == [tick]
+        await asyncio.sleep(4.5)
+        assert not runner.watch.clock_silent
+        await asyncio.sleep(0.5)
+        assert runner.watch.clock_silent
 
     play(tmp_path, story)
 

@@ -3,7 +3,10 @@
 import asyncio
 import selectors
 from collections.abc import Coroutine, Mapping
-from typing import Any
+from typing import Any, Final
+
+LASTS_S_MAX: Final = 3_600  # the longest story of today takes ten minutes
+TURNS_MAX: Final = 10_000  # of the loop at one instant; the busiest story of today takes 500
 
 
 class _NoSelector(selectors.BaseSelector):
@@ -11,6 +14,7 @@ class _NoSelector(selectors.BaseSelector):
 
     def __init__(self) -> None:
         self.now_s = 0.0
+        self._turns_count = 0
         self._keys: dict[Any, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -24,7 +28,11 @@ class _NoSelector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise RuntimeError("everything waits and nothing will ever happen")
+        before_s = self.now_s
         self.now_s += max(0.0, timeout)
+        self._turns_count = 0 if self.now_s > before_s else self._turns_count + 1
+        if self.now_s > LASTS_S_MAX or self._turns_count > TURNS_MAX:
+            raise RuntimeError(f"this does not end: it is at second {self.now_s:g}")
         return []
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:

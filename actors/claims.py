@@ -14,7 +14,7 @@ import msgspec
 
 from nemesis.processors.fold import Input
 from nemesis.processors.healer.replicas import world_of
-from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
+from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
 from nemesis.schemas.done import (
     Attempt,
     AttemptCompleted,
@@ -59,6 +59,8 @@ class Known(msgspec.Struct, kw_only=True):
     void: bool
     approved: bool = False
     vetoed: bool = False
+    lapsed: bool = False
+    """The healer withdrew it: nobody had claimed or approved it in time."""
     claim_seq: int = 0
     attempt: int = 0
     claimed_by: str = ""
@@ -100,6 +102,8 @@ class Claims:
         match data:
             case QuiesceDecided() | RecoveryDecided():
                 self._on_decision(data, item.record.seq)
+            case RecoveryWithheld():
+                self._on_withheld(data)
             case Attempt():
                 self._on_attempt(data, item.record.seq)
             case DecisionApproved() | DecisionVetoed():
@@ -180,6 +184,8 @@ class Claims:
             return "it is void"
         if known.vetoed:
             return "it was vetoed"
+        if known.lapsed:
+            return "it has expired"
         if decision.mode == "shadow" or (decision.mode == "approve" and not known.approved):
             return "nobody let it act"
         if newer := self.superseded_by(decision):
@@ -203,6 +209,11 @@ class Claims:
         settled = [name for name, each in known.items() if each.ended or each.void]
         for name in settled[:-8]:  # late facts about the latest of them still find their decision
             del known[name]
+
+    def _on_withheld(self, withheld: RecoveryWithheld) -> None:
+        known = self._decisions.get(withheld.job, {}).get(withheld.decision)
+        if known is not None and not known.claim_seq:
+            known.lapsed = True
 
     def _on_attempt(self, attempt: Attempt, seq: int) -> None:
         known = self._decisions.get(attempt.job, {}).get(attempt.decision)
@@ -232,7 +243,7 @@ class Claims:
             if known is None:
                 continue
             if isinstance(answer, DecisionVetoed):
-                known.vetoed = True
+                known.vetoed = known.vetoed or not known.claim_seq  # what is begun is ended
             elif self.log_time_ns <= known.decision.deadline_ns:
                 known.approved = True
 

@@ -100,4 +100,5 @@ ComponentKind = Literal[
 
 COMPONENT_KINDS: Final[tuple[str, ...]] = get_args(ComponentKind)
 FAULT_CLASSES: Final[tuple[str, ...]] = get_args(FaultClass)
+SIGNATURES: Final[tuple[str, ...]] = get_args(Signature)
 ACTIONS: Final[tuple[str, ...]] = get_args(Action)

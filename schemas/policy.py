@@ -4,11 +4,11 @@ Everything has a default that cannot hurt: decide and record, act on nothing.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
-from nemesis.schemas.codes import Action, FaultClass
+from nemesis.schemas.codes import FAULT_CLASSES, SIGNATURES, Action
 from nemesis.schemas.decided import Mode
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.observed import Count, Ns
@@ -26,6 +26,42 @@ REGROUPING: Final[tuple[Action, ...]] = (
 
 
 YEAR_NS: Final = 365 * 86_400 * SECOND_NS
+CELL_LIMITS: Final = ("nodes_out_max", "nodes_out_share_max_ppm")
+"""Limits on all jobs of a cell together."""
+JOB_LIMITS: Final = ("recoveries_max", "shrinks_max")
+"""Limits on each job by itself."""
+LIMITS: Final = (*CELL_LIMITS, *JOB_LIMITS)
+"""Blast-radius limits. One that was reached is a tripped breaker, and stays so, whatever time
+passes, until a person resets it."""
+
+
+class Step(
+    msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, forbid_unknown_fields=True
+):
+    """One step of a playbook: an action, and what must hold for it besides what is safe anyway."""
+
+    action: Action
+    spares_min: Count = 0
+    """So many spare nodes of the job can take over."""
+    world_min: Count = 0
+    """So many ranks go on after it."""
+    ranks_lost_max: Count | None = None
+    """At most so many ranks of the job are lost."""
+    nodes_out_max: Count | None = None
+    """At most so many nodes of the cell are out of work after it."""
+
+
+Playbook: TypeAlias = tuple[Action | Step, ...]
+"""Steps, preferred first; an action alone is a step without conditions."""
+PREDICTED_ACT: Final = "predicted.act"
+PREDICTED_WATCH: Final = "predicted.watch"
+PLAYBOOK_NAMES: Final = (
+    *FAULT_CLASSES,
+    *(f"{each}/{signature}" for each in FAULT_CLASSES for signature in SIGNATURES if signature),
+    PREDICTED_ACT,
+    PREDICTED_WATCH,
+)
+"""A class, a class with a signature, or how likely a failure is that has not come yet."""
 
 
 class Policy(
@@ -61,8 +97,10 @@ class Policy(
     """An unanswered decision expires."""
     approval_timeout_ns: Ns = 900 * SECOND_NS
     """A decision that waits for a person expires."""
-    playbooks: Mapping[FaultClass, tuple[Action, ...]] = {}
-    """Rungs per class, preferred first, in place of the built-in ones."""
+    playbooks: Mapping[str, Playbook] = {}
+    """Steps per class, in place of the built-in ones. `gpu.memory` replaces all of that class,
+    `gpu.memory/ecc_contained` only those with that signature; `predicted.act` and
+    `predicted.watch` are for parts that are likely to fail."""
 
     @property
     def acts(self) -> bool:
@@ -95,11 +133,11 @@ class Policy(
             for action in REGROUPING
             if self.mode == "act" and self.mode_of(action) == "shadow"
         ]
-        broken += [
-            f"playbooks.{fault_class} must name at least one action."
-            for fault_class, rungs in self.playbooks.items()
-            if not rungs
-        ]
+        for name, steps in self.playbooks.items():
+            if name not in PLAYBOOK_NAMES:
+                broken.append(f"playbooks.{name[:60]} is no fault class, `nemesis policy show`.")
+            if not steps:
+                broken.append(f"playbooks.{name[:60]} must name at least one action.")
         return tuple(broken)
 
     def mode_of(self, action: Action) -> Mode:

@@ -1,4 +1,5 @@
-"""Rebuilds what is generated (`make generate`): JSON Schema, AsyncAPI, the catalogue of facts.
+"""Rebuilds what is generated (`make generate`): JSON Schema, AsyncAPI, the catalogue of facts,
+the built-in playbooks as a policy.
 
 Refuses where a fact would change in a way that old recordings do not survive; `--unreleased` says
 that no release has written that fact yet.
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from nemesis.processors.healer.playbooks import PLAYBOOKS
 from nemesis.schemas.event_catalogue import event_catalogue
 from nemesis.schemas.evolution import StructDescription, broken_rules, described
 from nemesis.schemas.published import asyncapi, json_schema
@@ -20,6 +22,7 @@ EVOLUTION = ROOT / "schemas" / "evolution.json"
 JSON_SCHEMAS = ROOT / "schemas" / "json"
 ASYNCAPI = ROOT / "docs" / "asyncapi.json"
 EVENTS_PAGE = ROOT / "docs" / "events.md"
+POLICY = ROOT / "docs" / "policy.json"
 
 
 def field_docs() -> dict[tuple[str, str], str]:
@@ -59,6 +62,7 @@ def generated() -> dict[Path, bytes]:
     files[ASYNCAPI] = pretty(asyncapi(docs))
     files[EVENTS_PAGE] = event_catalogue(docs).encode()
     files[EVOLUTION] = pretty(described())
+    files[POLICY] = pretty({"mode": "shadow", "playbooks": PLAYBOOKS})
     return files
 
 

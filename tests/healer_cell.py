@@ -25,7 +25,7 @@ from nemesis.schemas.facts import (
     encode_observation,
     telemetry_subject,
 )
-from nemesis.schemas.inferred import Culprit, FaultAttributed
+from nemesis.schemas.inferred import Culprit, FailurePredicted, FaultAttributed, RiskBand
 from nemesis.schemas.observed import ClockTicked, Observation, ProcessExited
 from nemesis.schemas.operated import (
     JobSubmitted,
@@ -174,6 +174,20 @@ class Cell:
             **(base | fields),
         )
         return self.event(data, "i-1")
+
+    def predict(self, band: RiskBand, *ranks: int, node: str = "n1", **fields: Any) -> int:
+        """A GPU of the node is likely to fail, or no longer."""
+        base: dict[str, Any] = {"incident": "p-1", "jobs": ("llama",)}
+        data = FailurePredicted(
+            at_ns=self.now_ns,
+            reason="",
+            component=f"gpu/{node}/0000:1b:00.0",
+            fault_class="gpu.memory",
+            band=band,
+            ranks=ranks,
+            **(base | fields),
+        )
+        return self.event(data, node)
 
     def attempt(self, struct: type[Any], decision: str, **fields: Any) -> int:
         base = {"decision": decision, "actor": "a", "job": "llama"}

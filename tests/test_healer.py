@@ -196,8 +196,7 @@ def test_a_pending_remap_is_watched_and_the_job_goes_on(cell: Cell) -> None:
     assert cell.kinds == ["RecoveryDecided"]
     assert (decided.action, decided.epoch, decided.members) == ("watch", 0, "")
     assert decided.reason == (
-        "Because of gpu.memory at gpu/n1/0000:1b:00.0: watch, which leaves the job's membership"
-        " alone."
+        "gpu.memory at gpu/n1/0000:1b:00.0: it is watched, the job's membership stays as it is."
     )
     cell.tick(10)
     assert len(cell.said) == 1

@@ -73,7 +73,7 @@ def test_a_veto_of_another_decision_leaves_this_one_to_its_deadline() -> None:
     cell.tick()
     cell.operate(DecisionVetoed, "llama/9", decision="llama/9")
     cell.tick(901)
-    assert cell.last(RecoveryWithheld).limit == "unanswered"
+    assert cell.last(RecoveryWithheld).limit == "expired"
 
 
 def test_a_second_pause_of_a_paused_job_says_nothing(cell: Cell) -> None:

@@ -13,6 +13,7 @@ from nemesis.schemas.decided import (
 )
 from nemesis.schemas.done import AttemptCompleted, AttemptStarted
 from nemesis.schemas.errors import MalformedFactError
+from nemesis.schemas.inferred import Culprit
 from nemesis.schemas.kept import ConclusionUndeliverable
 from nemesis.schemas.observed import InventoryReported
 from nemesis.schemas.operated import (
@@ -26,6 +27,7 @@ from nemesis.schemas.operated import (
 from nemesis.schemas.registry import EVENTS
 from tests.healer_cell import ACT, SECOND_NS, Cell
 
+NODE = {name: Culprit(kind="node", id=f"node/{name}") for name in ("n0", "n1")}
 EVERY_NODE = {"nodes_out_max": 100, "nodes_out_share_max_ppm": 1_000_000}
 
 
@@ -104,21 +106,89 @@ def test_an_approval_that_does_not_come_expires_loudly() -> None:
     cell.tick(901)
     assert cell.all(RecoveryWithheld) == []
     cell.tick()
-    assert cell.last(RecoveryWithheld).limit == "unanswered"
+    withheld = cell.last(RecoveryWithheld)
+    assert (withheld.limit, withheld.decision) == ("expired", "llama/2")
+    assert withheld.reason == (
+        "shrink is due for llama and nobody approved llama/2 in time, so it expired and nothing was"
+        " done: a person must look."
+    )
 
 
-def test_a_veto_stands_until_a_person_lets_it_go() -> None:
+def test_what_was_approved_and_nobody_carries_out_is_said_in_other_words() -> None:
     cell = made({"mode": "approve"})
     lose(cell, 3)
     cell.tick()
+    cell.operate(DecisionApproved, "llama/2", decision="llama/2")
+    cell.tick(902)
+    assert cell.last(RecoveryWithheld).limit == "unanswered"
+
+
+def test_after_a_veto_the_next_rung_is_offered_and_after_the_last_a_person_must_look() -> None:
+    cell = made({"mode": "approve"})
+    lose(cell, 3)
+    cell.tick()
+    assert cell.last(RecoveryDecided).action == "shrink"
     cell.operate(DecisionVetoed, "llama/9", decision="llama/9")
     cell.operate(DecisionVetoed, "llama/2", decision="llama/2")
+    offered = cell.last(RecoveryDecided)
+    assert (offered.decision, offered.action, offered.mode) == ("llama/3", "restart_job", "approve")
+    assert offered.rungs_refused[-1] == "shrink: a person forbade it"
+    cell.operate(DecisionVetoed, "llama/3", decision="llama/3")
+    withheld = cell.last(RecoveryWithheld)
+    assert withheld.limit == "vetoed"
+    assert withheld.reason == (
+        "swap_node is due for llama and a person forbade it, or what comes before it: a person must"
+        " look."
+    )
+
+
+def test_a_veto_stands_until_a_person_lets_it_go() -> None:
+    cell = made({"mode": "approve", "playbooks": {"gpu.off_bus": ["shrink"]}})
+    lose(cell, 3)
+    cell.tick()
+    cell.operate(DecisionVetoed, "llama/2", decision="llama/2")
+    assert cell.last(RecoveryWithheld).limit == "vetoed"
     lose(cell, 5)
-    cell.apply({"mode": "approve"})
+    cell.apply({"mode": "approve", "playbooks": {"gpu.off_bus": ["shrink"]}})
     cell.tick(2000)
-    assert len(cell.said) == 2
+    assert len(cell.said) == 3
     cell.operate(BreakerReset, "vetoed", limit="vetoed")
     assert cell.last(RecoveryDecided).removed_ranks == (3, 5)
+
+
+def test_after_a_veto_nothing_acts_by_itself() -> None:
+    cell = made(ACT | {"mode_by_action": {"shrink": "approve"}})
+    lose(cell, 3)
+    assert cell.last(RecoveryDecided).mode == "approve"
+    cell.operate(DecisionVetoed, "llama/2", decision="llama/2")
+    withheld = cell.last(RecoveryWithheld)
+    assert (withheld.action, withheld.limit) == ("restart_job", "vetoed")
+    cell.tick(2000)
+    assert len(cell.said) == 3
+
+
+def test_a_veto_of_what_is_being_carried_out_comes_too_late() -> None:
+    cell = made(ACT)
+    lose(cell, 3)
+    cell.attempt(AttemptStarted, "llama/2", deadline_ns=cell.now_ns + 30 * SECOND_NS)
+    cell.operate(DecisionVetoed, "llama/2", decision="llama/2")
+    cell.attempt(AttemptCompleted, "llama/2")
+    lose(cell, 5)
+    assert cell.last(RecoveryDecided).epoch == 2
+
+
+def test_a_refusal_that_was_said_before_the_claim_was_read_is_void() -> None:
+    cell = made(ACT)
+    lose(cell, 3)
+    cell.at_once = False
+    cell.tick(61)
+    assert cell.last(RecoveryWithheld).limit == "unanswered"
+    cell.attempt(AttemptStarted, "llama/2", deadline_ns=cell.now_ns + 30 * SECOND_NS)
+    cell.at_once = True
+    cell.flush()
+    cell.attempt(AttemptCompleted, "llama/2")
+    lose(cell, 5)
+    assert cell.last(RecoveryDecided).epoch == 2
 
 
 @pytest.mark.parametrize("scope", ["ALL", "job/llama"])
@@ -213,18 +283,156 @@ def test_more_shrinks_than_allowed_within_an_hour_are_withheld() -> None:
     assert cell.last(RecoveryDecided).removed_ranks == (4,)
 
 
+ONE_SHRINK = ACT | EVERY_NODE | {"shrinks_max": 1, "shrinks_window_ns": 100 * SECOND_NS}
+
+
 def test_an_hour_later_the_shrinks_of_before_do_not_count() -> None:
-    cell = made(ACT | EVERY_NODE | {"shrinks_max": 1, "shrinks_window_ns": 100 * SECOND_NS})
+    cell = made(ONE_SHRINK)
+    lose(cell, 0)
+    cell.carry_out()
+    cell.tick(100)
+    lose(cell, 2)
+    assert cell.last(RecoveryDecided).removed_ranks == (2,)
+
+
+def test_a_limit_that_was_reached_stays_so_until_a_person_resets_it() -> None:
+    cell = made(ONE_SHRINK)
     lose(cell, 0)
     cell.carry_out()
     cell.tick(99)
     lose(cell, 2)
     assert cell.last(RecoveryWithheld).limit == "shrinks_max"
-    cell.tick()
+    cell.tick(100)
     cell.operate(BreakerReset, "x", limit="shrinks")
+    cell.apply(ONE_SHRINK)
+    assert [each.limit for each in cell.all(RecoveryWithheld)] == ["shrinks_max"] * 2
     assert len(cell.all(RecoveryDecided)) == 1
-    cell.apply(ACT | EVERY_NODE | {"shrinks_max": 1, "shrinks_window_ns": 100 * SECOND_NS})
+    cell.operate(BreakerReset, "x", limit="shrinks_max")
     assert cell.last(RecoveryDecided).removed_ranks == (2,)
+
+
+@pytest.mark.parametrize("limit", ["nodes_out_max", "nodes_out_share_max_ppm"])
+def test_a_limit_of_the_cell_stops_every_job_from_taking_nodes_out_and_nothing_else(
+    limit: str,
+) -> None:
+    cell = made(ACT | EVERY_NODE | {limit: 0, "nodes_out_window_ns": 10 * SECOND_NS})
+    for node in ("n0", "n1"):  # one node is always allowed out by the share
+        for rank in (0, 1) if node == "n0" else (2, 3):
+            cell.exit(rank, node=node)
+        cell.blame("host.memory", node=node, incident=f"i-{node}", culprits=(NODE[node],))
+        cell.carry_out()
+        if cell.all(RecoveryWithheld):
+            break
+        cell.carry_out()
+    assert cell.last(RecoveryWithheld).limit == limit
+    cell.tick(100)
+    cell.apply(ACT | EVERY_NODE)
+    assert cell.last(RecoveryWithheld).limit == limit
+    cell.operate(BreakerReset, "x", limit=limit)
+    assert cell.last(RecoveryDecided).nodes_out
+
+
+@pytest.mark.parametrize("fault_class", ["gpu.thermal", "straggler.gpu"])
+def test_nobody_is_advised_to_cordon_a_protected_node(fault_class: str) -> None:
+    cell = made(ACT | {"protected_nodes": ["n1"]})
+    cell.blame(fault_class, 3)
+    withheld = cell.last(RecoveryWithheld)
+    assert (withheld.action, withheld.limit) == ("cordon_node", "no_rung")
+    assert withheld.rungs_refused == ("cordon_node: node n1 is protected",)
+    cell.exit(0, node="n0")
+    assert cell.last(QuiesceDecided).mode == "act"
+
+
+def test_what_no_actor_does_is_advice_and_says_so() -> None:
+    cell = made(ACT)
+    cell.blame("straggler.gpu", 3)
+    decided = cell.last(RecoveryDecided)
+    assert (decided.action, decided.mode) == ("cordon_node", "shadow")
+    assert decided.reason == (
+        "straggler.gpu at gpu/n1/0000:1b:00.0: cordon_node at the next checkpoint is for a person"
+        " to do, the job's membership stays as it is."
+    )
+
+
+def test_advice_does_not_undo_what_is_under_way() -> None:
+    cell = made(ACT)
+    cell.exit(3)
+    cell.blame("straggler.gpu", 2)
+    cell.carry_out()
+    assert cell.last(RecoveryDecided).action == "restart_rank"
+    cell.blame("straggler.gpu", 6, node="n3", incident="i-2")
+    cell.carry_out()
+    cell.tick(5)
+    assert [each.action for each in cell.all(RecoveryDecided)] == ["restart_rank", "cordon_node"]
+
+
+@pytest.mark.parametrize(
+    ("check", "why"),
+    [
+        ({"spares_min": 2}, "its playbook asks for 2 spare nodes, 1 are there"),
+        ({"world_min": 8}, "its playbook asks for 8 ranks after it, 7 would be left"),
+        ({"ranks_lost_max": 0}, "its playbook allows 0 lost ranks, 1 are lost"),
+        ({"nodes_out_max": 0}, "its playbook allows 0 nodes out of work, 1 would be"),
+    ],
+)
+def test_a_step_whose_condition_does_not_hold_makes_way_for_the_next(
+    check: dict[str, int], why: str
+) -> None:
+    steps = [{"action": "shrink"} | check, "restart_job"]
+    cell = made(
+        ACT | EVERY_NODE | {"playbooks": {"gpu.off_bus": steps}},
+        spares=("s0",),
+        ranks_per_node=1,
+        nodes=tuple(f"n{at}" for at in range(8)),
+    )
+    cell.exit(3, node="n3")
+    cell.blame("gpu.off_bus", 3, node="n3")
+    cell.carry_out()
+    decided = cell.last(RecoveryDecided)
+    assert (decided.action, decided.rungs_refused) == ("restart_job", (f"shrink: {why}",))
+
+
+@pytest.mark.parametrize(
+    "check", [{"spares_min": 1}, {"world_min": 7}, {"ranks_lost_max": 1}, {"nodes_out_max": 1}]
+)
+def test_a_step_whose_condition_just_holds_is_taken(check: dict[str, int]) -> None:
+    cell = made(
+        ACT | EVERY_NODE | {"playbooks": {"gpu.off_bus": [{"action": "shrink"} | check]}},
+        spares=("s0",),
+        ranks_per_node=1,
+        nodes=tuple(f"n{at}" for at in range(8)),
+    )
+    cell.exit(3, node="n3")
+    cell.blame("gpu.off_bus", 3, node="n3")
+    cell.carry_out()
+    assert cell.last(RecoveryDecided).action == "shrink"
+
+
+def test_nodes_that_are_out_already_count_in_a_playbook() -> None:
+    steps = [{"action": "shrink", "nodes_out_max": 1}, "restart_rank"]
+    cell = made(
+        ACT | EVERY_NODE | {"playbooks": {"gpu.off_bus": steps}},
+        ranks_per_node=1,
+        nodes=tuple(f"n{at}" for at in range(8)),
+    )
+    for rank in (3, 4):
+        cell.exit(rank, node=f"n{rank}")
+        cell.blame("gpu.off_bus", rank, node=f"n{rank}", incident=f"i-{rank}")
+        cell.carry_out()
+        cell.carry_out()
+    assert [each.action for each in cell.all(RecoveryDecided)] == ["shrink", "restart_rank"]
+
+
+def test_a_hold_that_was_begun_is_awaited_longer_than_one_that_nobody_took() -> None:
+    cell = made(ACT)
+    cell.exit(3)
+    cell.blame("gpu.off_bus", 3)
+    cell.tick(4)
+    cell.attempt(AttemptStarted, "llama/1", deadline_ns=cell.now_ns + 30 * SECOND_NS)
+    cell.tick(5)
+    assert cell.kinds == ["QuiesceDecided"]
+    cell.tick()
+    assert cell.last(RecoveryDecided).action == "shrink"
 
 
 def test_a_job_that_recovers_again_and_again_makes_no_progress() -> None:

@@ -18,7 +18,14 @@ from nemesis.schemas.done import (
 )
 from nemesis.schemas.facts import Record
 from nemesis.schemas.observed import ProcessExited
-from nemesis.schemas.operated import BreakerReset, JobSubmitted, PauseSet
+from nemesis.schemas.operated import (
+    BreakerReset,
+    DecisionApproved,
+    DecisionVetoed,
+    JobSubmitted,
+    PauseSet,
+)
+from nemesis.schemas.policy import LIMITS
 from nemesis.schemas.rank_ranges import parse_ranks
 from tests.healer_cell import SECOND_NS, Cell
 
@@ -43,6 +50,8 @@ STEP = st.one_of(
     st.tuples(st.just("pause"), st.booleans()),
     st.tuples(st.just("reset"), st.sampled_from(["shrinks_max", "recoveries_max", "no_rung"])),
     st.tuples(st.just("policy"), st.sampled_from(["act", "shadow", "approve"])),
+    st.tuples(st.just("predict"), RANKS, st.sampled_from(["clear", "record", "watch", "act"])),
+    st.tuples(st.sampled_from(["approve", "veto"])),
 )
 JOBS = st.fixed_dictionaries(
     {
@@ -113,6 +122,14 @@ def play(cell: Cell, step: tuple[Any, ...]) -> None:  # noqa: C901, PLR0912 - a 
             cell.exit(rank, node=f"n{rank // 2}")
             cell.blame("gpu.off_bus", rank, node=f"n{rank // 2}", incident=f"i-{rank}")
             play(cell, ("carry_out",))
+        case ("predict", rank, band):
+            cell.predict(band, rank, node=f"n{rank // 2}", incident=f"p-{rank}")
+        case ("approve",) if decided is not None:
+            name = decided.decision
+            cell.operate(DecisionApproved, name, decision=name)
+        case ("veto",) if decided is not None:
+            name = decided.decision
+            cell.operate(DecisionVetoed, name, decision=name)
         case ("carry_out",) if decided is not None:
             play(cell, ("claim",))
             play(cell, ("complete",))
@@ -233,7 +250,7 @@ def test_every_story_ends_with_no_dead_member_or_a_word_to_a_person(
     cell = played(job, steps, at_once=at_once)
     cell.operate(PauseSet, "pause", scope="ALL", paused=False)
     cell.apply(WIDE | {"mode": mode, "recoveries_max": 1000, "shrinks_max": 1000})
-    for limit in ("vetoed", "no_rung", "unanswered", "undeliverable"):
+    for limit in (*LIMITS, "vetoed", "no_rung", "unanswered", "expired", "undeliverable"):
         cell.operate(BreakerReset, "x", limit=limit)
     cell.exit(0, node="n0")
     for _ in range(200):

@@ -175,7 +175,7 @@ def test_a_job_without_a_fault_is_well_and_a_dead_rank_is_named_before_that() ->
     cell = made(ACT)
     cell.blame("none", 3)
     assert cell.last(RecoveryDecided).reason == (
-        "Because of llama is well: none, which leaves the job's membership alone."
+        "llama is well: nothing is done, the job's membership stays as it is."
     )
     again = made(ACT)
     again.exit(3)

@@ -4,16 +4,20 @@ import json
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from nemesis.processors.healer.playbooks import (
     LADDER,
     driver_rung,
-    job_rungs,
+    playbook_of,
+    playbooks_in_force,
     triage_recovery,
 )
 from nemesis.schemas.codes import ACTIONS, FAULT_CLASSES, FaultClass, Signature
+from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.inferred import Culprit, FaultAttributed
+from nemesis.schemas.policy import Playbook, Policy, Step, decode_policy
 
 SIGNATURES = get_args(Signature)
 
@@ -36,12 +40,46 @@ def test_every_action_has_its_place_on_the_ladder() -> None:
 @pytest.mark.parametrize("fault_class", FAULT_CLASSES)
 def test_every_class_has_an_answer_for_a_job_and_for_a_part(fault_class: FaultClass) -> None:
     for signature in SIGNATURES:
-        assert job_rungs(fault_class, signature, {})
+        assert playbook_of(fault_class, signature, {})
         assert triage_recovery(verdict(fault_class=fault_class, signature=signature))[0] in LADDER
 
 
-def test_a_policy_replaces_a_row() -> None:
-    assert job_rungs("nic", "", {"nic": ("watch",)}) == ("watch",)
+def test_the_shipped_policy_means_what_is_built_in() -> None:
+    shipped = decode_policy((Path(__file__).parents[1] / "docs" / "policy.json").read_bytes())
+    assert playbooks_in_force(shipped.playbooks) == playbooks_in_force({})
+    assert msgspec.structs.replace(shipped, playbooks={}) == Policy()
+
+
+def test_a_policy_of_before_names_actions_and_means_the_same() -> None:
+    old = decode_policy(b'{"playbooks":{"nic":["shrink","restart_job"]}}')
+    steps = playbooks_in_force(old.playbooks)["nic/link_recovered"]
+    assert steps == (Step(action="shrink"), Step(action="restart_job"))
+    assert msgspec.json.encode(old) == b'{"playbooks":{"nic":["shrink","restart_job"]}}'
+
+
+@pytest.mark.parametrize(
+    ("playbooks", "says"),
+    [
+        (b'{"gpu.offbus":["shrink"]}', "playbooks.gpu.offbus is no fault class"),
+        (b'{"nic":[]}', "playbooks.nic must name at least one action"),
+        (b'{"nic":[{"action":"shrink","spare_min":1}]}', "unknown field `spare_min`"),
+        (b'{"nic":["shirnk"]}', "Invalid enum value 'shirnk'"),
+    ],
+)
+def test_a_playbook_that_would_not_be_understood_is_refused(playbooks: bytes, says: str) -> None:
+    with pytest.raises(MalformedFactError, match=says):
+        decode_policy(b'{"playbooks":' + playbooks + b"}")
+
+
+def test_a_policy_replaces_a_class_with_all_its_signatures_or_one_signature() -> None:
+    watch: Playbook = (Step(action="watch"),)
+    assert playbook_of("nic", "", {"nic": watch}) == watch
+    assert playbook_of("nic", "link_recovered", {"nic": watch}) == watch
+    only: dict[str, Playbook] = {"nic": ("shrink",), "nic/link_recovered": watch}
+    assert playbook_of("nic", "link_recovered", only) == watch
+    assert playbook_of("nic", "", only) == (Step(action="shrink"),)
+    assert playbook_of("nic", "", {"nic/link_recovered": watch}) == playbook_of("nic", "", {})
+    assert playbook_of("nic", "link_recovered", {})[0] == Step(action="reinit_communicator")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from nemesis.processors.healer.facts import hold, is_paused, recovery, withhold
 from nemesis.processors.healer.ladder import Choice, Fault, JobView, NoRung, choose
 from nemesis.processors.healer.playbooks import RANK_OF
 from nemesis.processors.healer.state import (
+    TICK_NS,
     HealerState,
     JobState,
     Pending,
@@ -21,7 +22,7 @@ from nemesis.processors.healer.verdicts import (
     rungs_of,
     settle,
 )
-from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
+from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
 from nemesis.schemas.done import Attempt, AttemptCompleted, AttemptFailed, AttemptStarted
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.policy import REGROUPING
@@ -45,6 +46,8 @@ def advance(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
 def _open(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     """Something may be wrong with a running job: hold it, advise, or leave it."""
     fault = fault_of(state, job)
+    if fault.predicted and fault.dead:
+        return _conclude(state, job, fact)  # they live: nothing is held before it is decided
     known = any(verdict.known for verdict in job.verdicts)
     first = rungs_of(state, fault)[0]
     new = fault.dead - set(job.answered)
@@ -65,13 +68,23 @@ def adopt_hold(job: JobState, held: QuiesceDecided, fact: Fact) -> None:
     job.hold_deadline_ns = held.deadline_ns
 
 
+def take_hold(state: HealerState, job: JobState, attempt: Attempt, fact: Fact) -> None:
+    """The hold that is waited for was begun, so its outcome is waited for too, or it ended."""
+    if isinstance(attempt, AttemptStarted):
+        wait_ns = state.policy.hold_timeout_ns + TICK_NS
+        job.hold_deadline_ns = max(job.hold_deadline_ns, fact.log_time_ns + wait_ns)
+    else:
+        job.hold = ""
+
+
 def _is_known(state: HealerState, job: JobState, fact: Fact) -> bool:
     """Whether cause and extent are known, or were waited for long enough."""
     policy, now_ns = state.policy, fact.log_time_ns
     if job.hold and now_ns < job.hold_deadline_ns:
         return False
-    if job.failed or not any(verdict.known for verdict in job.verdicts):
-        return bool(job.failed) or now_ns >= job.opened_ns + policy.silence_wait_ns
+    answered = bool(job.failed or job.vetoed)
+    if answered or not any(verdict.known for verdict in job.verdicts):
+        return answered or now_ns >= job.opened_ns + policy.silence_wait_ns
     return job.holds or now_ns >= job.opened_ns + policy.gather_ns
 
 
@@ -92,7 +105,7 @@ def _conclude(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]
                 fact,
                 action=choice.wanted,
                 target=fault.target,
-                limit="no_rung",
+                limit="vetoed" if job.vetoed else "no_rung",
                 refused=choice.refused,
             )
         ]
@@ -108,12 +121,19 @@ def _conclude(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]
                 refused=choice.refused,
             )
         ]
-    return [recovery(state, job, fault, choice, fact)]
+    return [recovery(state, job, fault, choice, fact, spares=_usable(state, job).spares)]
 
 
 def _limit(state: HealerState, job: JobState, fault: Fault, choice: Choice, fact: Fact) -> str:
-    """What forbids to do this now, or nothing; a shadow decision is never forbidden."""
-    if not choice.regroups or state.policy.mode_of(choice.action) == "shadow":
+    """What forbids to do this now, or nothing; a shadow decision is never forbidden.
+
+    After a veto only a rung that waits for a person too is offered: what acts by itself would come
+    as a surprise to somebody who has just said no.
+    """
+    mode = state.policy.mode_of(choice.action)
+    if job.vetoed and (mode != "approve" or choice.action in job.vetoed):
+        return "vetoed"
+    if not choice.regroups or mode == "shadow":
         return ""
     if is_paused(state, job, {*choice.nodes_out, *choice.joined, *fault.bad_nodes}):
         return "paused"
@@ -149,6 +169,24 @@ def adopt_recovery(state: HealerState, job: JobState, decided: RecoveryDecided, 
     )
 
 
+def adopt_withheld(state: HealerState, job: JobState, withheld: RecoveryWithheld) -> None:
+    """A refusal of ours stands in the log; a claim that came before it makes it void.
+
+    A job that nothing has happened to goes on as before: it must be answered when something does.
+    """
+    pending = job.pending
+    if pending is not None and pending.claim_deadline_ns:
+        return
+    limits.trip(state, job, withheld.limit)
+    fault = fault_of(state, job)
+    if not job.holds and (fault.predicted or not fault.dead):
+        settle(state, job, withheld.action, all_of_them=True)
+        close(job)
+        return
+    job.phase, job.pending = "waiting", None
+    job.withheld_for = withheld.limit
+
+
 def _after_advice(job: JobState, decided: RecoveryDecided) -> None:
     """A decision for people: a job that stands still waits for them, any other goes on."""
     if job.exited or job.silent or job.holds:
@@ -170,14 +208,14 @@ def _watch(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     if pending.claim_deadline_ns:
         give_up(job, pending)
         return []
-    target = f"job/{job.submitted.job}"
+    unapproved = pending.mode == "approve" and not pending.approved
     return [
         withhold(
             job,
             fact,
             action=pending.action,
-            target=target,
-            limit="unanswered",
+            target=f"job/{job.submitted.job}",
+            limit="expired" if unapproved else "unanswered",
             decision=pending.decision,
         )
     ]
@@ -198,7 +236,15 @@ def _is_in_vain(state: HealerState, job: JobState, pending: Pending) -> bool:
 def _chosen(state: HealerState, job: JobState, fault: Fault) -> Choice | NoRung:
     protected = {*state.protected, *state.policy.protected_nodes}
     usable = _usable(state, job)
-    return choose(fault, usable, state.policy, protected=protected, failed=job.failed)
+    return choose(
+        fault,
+        usable,
+        state.policy,
+        protected=protected,
+        failed=job.failed,
+        vetoed=job.vetoed,
+        nodes_out=sum(state.nodes.values()),
+    )
 
 
 def take_outcome(state: HealerState, job: JobState, attempt: Attempt) -> bool:
@@ -234,6 +280,13 @@ def regroup(state: HealerState, job: JobState, done: Pending) -> None:
     close(job)
 
 
+def take_veto(job: JobState, pending: Pending) -> None:
+    """A person forbade this rung before anybody had begun with it; what is begun is ended."""
+    if not pending.claim_deadline_ns:
+        job.vetoed = (*job.vetoed, pending.action)
+        job.phase, job.pending = "holding", None
+
+
 def give_up(job: JobState, pending: Pending) -> None:
     """This rung did not work, or nobody knows: the next one, never the same again."""
     job.failed = (*job.failed, pending.action)
@@ -245,7 +298,7 @@ def close(job: JobState) -> None:
     job.phase, job.pending = "running", None
     job.incident, job.opened_ns, job.cause = "", 0, ()
     job.hold, job.holds, job.hold_deadline_ns = "", False, 0
-    job.failed, job.withheld_for = (), ""
+    job.failed, job.vetoed, job.withheld_for = (), (), ""
 
 
 def _lifted(job: JobState) -> Choice:
@@ -266,7 +319,7 @@ def _nodes_of(job: JobState) -> set[str]:
 
 def _usable(state: HealerState, job: JobState) -> JobView:
     """The job with the spares that may be used now."""
-    forbidden = {*state.protected, *state.policy.protected_nodes}
+    forbidden = {*state.protected, *state.policy.protected_nodes, *state.suspects.values()}
     spares = tuple(
         spare
         for spare in job.spares

@@ -3,7 +3,8 @@
 Saying a decision takes a number and marks it as not read back; nothing else changes here.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from nemesis.processors.healer.ladder import Choice, Fault
 from nemesis.processors.healer.playbooks import RANK_OF, triage_recovery
@@ -14,6 +15,12 @@ from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWit
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.schemas.rank_ranges import format_ranks
+
+_ADVICE: Final[Mapping[Action, str]] = {
+    "none": "nothing is done",
+    "watch": "it is watched",
+    "cordon_node": "cordon_node at the next checkpoint is for a person to do",
+}
 
 
 def hold(state: HealerState, job: JobState, fault: Fault, fact: Fact) -> Conclusion:
@@ -40,15 +47,21 @@ def hold(state: HealerState, job: JobState, fault: Fault, fact: Fact) -> Conclus
 
 
 def recovery(
-    state: HealerState, job: JobState, fault: Fault, choice: Choice, fact: Fact
+    state: HealerState,
+    job: JobState,
+    fault: Fault,
+    choice: Choice,
+    fact: Fact,
+    *,
+    spares: tuple[str, ...] = (),
 ) -> Conclusion:
-    """The chosen rung as a decision."""
+    """The chosen rung as a decision; what no actor carries out is advice for a person, a shadow."""
     policy = state.policy
-    mode = policy.mode_of(choice.action)
+    mode = policy.mode_of(choice.action) if choice.regroups else "shadow"
     wait_ns = policy.approval_timeout_ns if mode == "approve" else policy.decision_timeout_ns
     decided = RecoveryDecided(
         at_ns=fact.log_time_ns,
-        reason=_sentence(job, fault, choice),
+        reason=_sentence(job, fault, choice, spares),
         decision=_next_name(job),
         incident=job.incident,
         mode=mode,
@@ -71,8 +84,14 @@ def recovery(
     return _said(job, decided, fact)
 
 
-def _sentence(job: JobState, fault: Fault, choice: Choice) -> str:
+def _sentence(job: JobState, fault: Fault, choice: Choice, spares: tuple[str, ...]) -> str:
     name = job.submitted.job
+    if fault.predicted and not choice.regroups:
+        ready = f"{spares[0]} is free to take over" if spares else "no spare node could take over"
+        return (
+            f"{fault.fault_class} is likely at {fault.target} but has not come: "
+            f"{choice.action} for now, {ready}."
+        )
     lost = f"rank {format_ranks(fault.dead)} of {name} is lost" if fault.dead else ""
     why = {
         "unknown": lost or f"nothing is known to be wrong with {name}",
@@ -80,8 +99,12 @@ def _sentence(job: JobState, fault: Fault, choice: Choice) -> str:
     }.get(
         fault.fault_class, f"{fault.fault_class} at {fault.target}" + (f", {lost}" if lost else "")
     )
+    if fault.predicted:
+        ranks = format_ranks(fault.dead)
+        why = f"{fault.fault_class} is likely at {fault.target}, where rank {ranks} of {name} runs"
     if not choice.regroups:
-        return f"Because of {why}: {choice.action}, which leaves the job's membership alone."
+        advice = _ADVICE.get(choice.action, f"{choice.action} is for a person to do")
+        return f"{why}: {advice}, the job's membership stays as it is."
     parts = [f"{len(choice.members)} of {len(ranks_of(job.members))} ranks go on"]
     if choice.joined:
         parts.append(f"on {', '.join(choice.joined)} instead of {', '.join(choice.nodes_out)}")
@@ -105,6 +128,8 @@ def withhold(
         "no_rung": "nothing that would be enough is safe",
         "paused": "it is paused",
         "unanswered": f"nobody carried out {decision} in time",
+        "expired": f"nobody approved {decision} in time, so it expired and nothing was done",
+        "vetoed": "a person forbade it, or what comes before it",
     }.get(limit, f"it would exceed {limit}")
     withheld = RecoveryWithheld(
         at_ns=fact.log_time_ns,

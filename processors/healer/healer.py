@@ -14,6 +14,8 @@ follows the log and not what this copy believes to have said.
 |---|---|---|---|
 | running | rank lost, verdict that needs a new membership | holding * | quiesce_decided |
 | running | verdict that needs none | running | recovery_decided, for people |
+| running | failure likely, a rank should leave in time | recovering * | recovery_decided |
+| running | the same, but no safe rung, a limit, a pause, a veto | running | recovery_withheld |
 | holding | exit, report, verdict, attempt on the hold | holding | |
 | holding | cause and extent known, or waited for | recovering * | recovery_decided |
 | holding | nothing is wrong after all | recovering * | recovery_decided, lifts the hold |
@@ -24,7 +26,9 @@ follows the log and not what this copy believes to have said.
 | recovering | another member lost | holding | |
 | recovering | a verdict: what is started anew cannot run there | holding | |
 | recovering | nobody claimed or approved it in time | waiting * | recovery_withheld |
-| recovering | decision_vetoed | waiting | |
+| recovering | decision_vetoed before anybody claimed it | holding, then: | |
+| holding | vetoed, and the next rung waits for a person too | recovering * | recovery_decided |
+| holding | vetoed, and the next rung would act by itself | waiting * | recovery_withheld |
 | waiting | new verdict, policy, breaker reset, pause lifted | holding | |
 * when it is read back, and unless it was void: then the same is concluded again.
 
@@ -41,16 +45,20 @@ import msgspec
 
 from nemesis.processors.healer import decisions, limits
 from nemesis.processors.healer.facts import on_part
-from nemesis.processors.healer.replicas import world_of
 from nemesis.processors.healer.state import (
     CAUSES_MAX,
-    ENDED_MAX,
     HealerState,
     JobState,
+    number_of,
     ranks_of,
-    submitted_state,
 )
-from nemesis.processors.healer.verdicts import is_news, keep, read_verdict
+from nemesis.processors.healer.verdicts import (
+    is_news,
+    keep,
+    read_prediction,
+    read_verdict,
+    suspect,
+)
 from nemesis.schemas.decided import (
     PolicyRefused,
     QuiesceDecided,
@@ -67,7 +75,7 @@ from nemesis.schemas.done import (
 )
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Conclusion, Fact
-from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
 from nemesis.schemas.kept import ConclusionUndeliverable
 from nemesis.schemas.observed import ClockTicked, InventoryReported, ProcessExited
 from nemesis.schemas.operated import (
@@ -81,13 +89,13 @@ from nemesis.schemas.operated import (
     PolicyApplied,
 )
 from nemesis.schemas.policy import Policy, decode_policy
-from nemesis.schemas.rank_ranges import RANKS_MAX
 
 _Read: TypeAlias = (
     ClockTicked
     | ProcessExited
     | InventoryReported
     | FaultAttributed
+    | FailurePredicted
     | JobSubmitted
     | JobEnded
     | PolicyApplied
@@ -118,6 +126,7 @@ class Healer:
         "process",
         "inventory",
         "fault_attributed",
+        "failure_predicted",
         "job_submitted",
         "job_ended",
         "policy_applied",
@@ -182,6 +191,8 @@ class Healer:
                 return self._on_membership(fact, data)
             case FaultAttributed():
                 return self._on_verdict(fact, data, said)
+            case FailurePredicted():
+                return self._on_prediction(fact, data)
             case QuiesceDecided() | RecoveryDecided():
                 return self._on_decision(fact, data)
             case RecoveryWithheld():
@@ -191,7 +202,8 @@ class Healer:
             case DecisionApproved() | DecisionVetoed():
                 return self._on_answer(data)
             case JobSubmitted() | JobEnded():
-                return self._on_job(fact, data)
+                state.take_job(data, fact.seq)
+                return ()
             case InventoryReported():
                 state.nodes.setdefault(fact.key, False)
                 return ()
@@ -252,15 +264,29 @@ class Healer:
                     job.phase = "holding"
         return touched
 
+    def _on_prediction(self, fact: Fact, predicted: FailurePredicted) -> Iterable[str]:
+        """A part is likely to fail, or no longer; what follows waits for what has failed."""
+        state, incident = self._state, predicted.incident
+        likely = suspect(state, predicted)
+        touched = [name for name in predicted.jobs if name in state.jobs]
+        for name in touched:
+            job = state.jobs[name]
+            job.verdicts = [each for each in job.verdicts if each.incident != incident]
+            taken = read_prediction(job, predicted, fact)
+            if likely and is_news(state.policy, job, taken):
+                keep(job, taken)
+                _note(job, fact, incident)
+        return touched
+
     def _on_decision(self, fact: Fact, decision: QuiesceDecided | RecoveryDecided) -> Iterable[str]:
         job = self._state.jobs.get(decision.job)
         if job is None:
             return ()
         void = decision.job_revision != job.revision
         job.revision = fact.seq
-        number = _number(decision.decision)
+        number = number_of(decision.decision)
         job.count = max(job.count, number)
-        if job.unread and number >= _number(job.unread):
+        if job.unread and number >= number_of(job.unread):
             job.unread = ""
         if not void:
             if isinstance(decision, QuiesceDecided):
@@ -274,8 +300,7 @@ class Healer:
         if job is not None:
             job.revision = fact.seq
             job.unread = ""
-            job.phase, job.pending = "waiting", None
-            job.withheld_for = withheld.limit
+            decisions.adopt_withheld(self._state, job, withheld)
         return ()
 
     def _on_attempt(self, fact: Fact, attempt: Attempt) -> Iterable[str]:
@@ -283,9 +308,8 @@ class Healer:
         if job is None:
             return ()
         job.revision = fact.seq
-        ended = not isinstance(attempt, AttemptStarted)
-        if attempt.decision == job.hold and ended:
-            job.hold = ""
+        if attempt.decision == job.hold:
+            decisions.take_hold(self._state, job, attempt, fact)
         members = ranks_of(job.members)
         gone = members & (ranks_of(attempt.lost) | ranks_of(attempt.silent))
         job.exited = tuple(sorted({*job.exited, *members & ranks_of(attempt.lost)}))
@@ -300,22 +324,10 @@ class Healer:
             pending = job.pending
             if pending is not None and pending.decision == answer.decision:
                 if isinstance(answer, DecisionVetoed):
-                    job.phase, job.pending = "waiting", None
-                    job.withheld_for = "vetoed"
+                    decisions.take_veto(job, pending)
+                else:
+                    pending.approved = True
                 return (name,)
-        return ()
-
-    def _on_job(self, fact: Fact, event: JobSubmitted | JobEnded) -> Iterable[str]:
-        state = self._state
-        before = state.jobs.pop(event.job, None)
-        count = state.ended.pop(event.job, 0) if before is None else before.count
-        if isinstance(event, JobSubmitted) and world_of(event) <= RANKS_MAX:
-            state.jobs[event.job] = submitted_state(event, count, fact.seq)
-            state.nodes.update(dict.fromkeys((*event.nodes, *event.spares), False))
-            return ()
-        state.ended[event.job] = count
-        while len(state.ended) > ENDED_MAX:
-            del state.ended[next(iter(state.ended))]
         return ()
 
     def _on_policy(
@@ -338,7 +350,7 @@ class Healer:
         match hand:
             case PauseSet():
                 state.paused = _with(state.paused, hand.scope, hand.paused)
-                held_up = ("paused", "unanswered")
+                held_up = ("paused", "unanswered", "expired")
                 return () if hand.paused else self._reconsider(lambda limit: limit in held_up)
             case NodeProtected():
                 state.protected = _with(state.protected, hand.node, hand.protected)
@@ -379,12 +391,6 @@ def _note(job: JobState, fact: Fact, incident: str) -> None:
         job.incident = incident
     if not job.opened_ns:
         job.opened_ns = max(1, fact.log_time_ns)
-
-
-def _number(decision: str) -> int:
-    """The count in a decision's name; 0 where there is none."""
-    digits = decision.rpartition("/")[2]
-    return int(digits) if digits.isascii() and digits.isdigit() else 0
 
 
 def _with(names: tuple[str, ...], name: str, there: bool) -> tuple[str, ...]:

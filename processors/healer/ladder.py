@@ -12,18 +12,23 @@ from typing import Final
 
 import msgspec
 
-from nemesis.processors.healer.playbooks import job_rungs
+from nemesis.processors.healer.playbooks import playbook_of
 from nemesis.processors.healer.replicas import replica_of, replicas_of
 from nemesis.schemas.codes import Action, FaultClass, Signature
+from nemesis.schemas.components import node_of
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.plans import Placement, StateSource
-from nemesis.schemas.policy import Policy
+from nemesis.schemas.policy import Policy, Step
 from nemesis.schemas.rank_ranges import format_ranks
 
 WAITS_FOR_A_PERSON: Final[frozenset[Action]] = frozenset(
     {"fix_program", "fix_config", "fix_fabric", "raise_timeout", "restart_service", "pause"}
 )
 """Enough even for a job that stands still: nothing that we do would make it run."""
+_TAKES_A_NODE: Final[frozenset[Action]] = frozenset(
+    {"cordon_node", "drain_node", "reset_gpu", "reboot_node", "replace_hardware"}
+)
+"""What a protected node is spared, whoever would do it."""
 _AFTER_A_DEATH: Final[tuple[Action, ...]] = ("restart_rank", "shrink", "restart_job")
 """What cures a job with a dead rank where the playbook's rungs leave it dead."""
 
@@ -60,6 +65,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes with a part at fault."""
     silent_nodes: frozenset[str] = frozenset()
     """Nodes that do not answer."""
+    predicted: str = ""
+    """The playbook of a failure that has not come yet: `dead` still live."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,21 +101,42 @@ def choose(
     *,
     protected: Collection[str] = (),
     failed: Collection[Action] = (),
+    vetoed: Collection[Action] = (),
+    nodes_out: int = 0,
 ) -> Choice | NoRung:
-    """The first rung that is safe, of those that are enough and did not fail before."""
-    rungs = job_rungs(fault.fault_class, fault.signature, policy.playbooks)
-    if fault.dead and not any(rung in _RUNGS or rung in WAITS_FOR_A_PERSON for rung in rungs):
-        rungs = (*rungs, *_AFTER_A_DEATH)
+    """The first rung that is safe, of those that are enough and were not tried or forbidden."""
+    steps = steps_of(fault, policy)
+    if fault.dead and not any(_ends_it(step.action) for step in steps):
+        steps = (*steps, *(Step(action=rung) for rung in _AFTER_A_DEATH))
     refused: list[str] = []
-    for rung in rungs:
-        answer = "it was tried and failed" if rung in failed else _try(rung, fault, job, policy)
+    for step in steps:
+        rung = step.action
+        answer: Choice | str
+        if rung in failed:
+            answer = "it was tried and failed"
+        elif rung in vetoed:
+            answer = "a person forbade it"
+        else:
+            answer = _try(rung, fault, job, policy)
         if isinstance(answer, Choice):
-            why = _touches_protected(answer, fault, job, protected)
+            why = _unmet(step, answer, fault, job, nodes_out) or _touches_protected(
+                answer, fault, job, protected
+            )
             if not why:
                 return msgspec.structs.replace(answer, refused=tuple(refused))
             answer = why
         refused.append(f"{rung}: {answer}")
-    return NoRung(wanted=rungs[0], refused=tuple(refused))
+    return NoRung(wanted=steps[0].action, refused=tuple(refused))
+
+
+def steps_of(fault: Fault, policy: Policy) -> tuple[Step, ...]:
+    """The steps that would be enough for a fault, preferred first."""
+    return playbook_of(fault.predicted or fault.fault_class, fault.signature, policy.playbooks)
+
+
+def _ends_it(rung: Action) -> bool:
+    """Whether a job with a dead rank can go on after it, or waits for a person."""
+    return rung in _RUNGS or rung in WAITS_FOR_A_PERSON
 
 
 def _try(rung: Action, fault: Fault, job: JobView, policy: Policy) -> Choice | str:
@@ -291,15 +319,30 @@ def _placements(
     return tuple(Placement(node=node, ranks=format_ranks(homes[node])) for node in sorted(homes))
 
 
+def _unmet(step: Step, choice: Choice, fault: Fault, job: JobView, nodes_out: int) -> str:
+    """The condition of its playbook that a step does not meet, or nothing."""
+    spares, out = len(_usable_spares(fault, job)), nodes_out + len(choice.nodes_out)
+    world = len(choice.members) if choice.regroups else len(job.members)
+    if spares < step.spares_min:
+        return f"its playbook asks for {step.spares_min} spare nodes, {spares} are there"
+    if world < step.world_min:
+        return f"its playbook asks for {step.world_min} ranks after it, {world} would be left"
+    if step.ranks_lost_max is not None and len(fault.dead) > step.ranks_lost_max:
+        return f"its playbook allows {step.ranks_lost_max} lost ranks, {len(fault.dead)} are lost"
+    if step.nodes_out_max is not None and out > step.nodes_out_max:
+        return f"its playbook allows {step.nodes_out_max} nodes out of work, {out} would be"
+    return ""
+
+
 def _touches_protected(
     choice: Choice, fault: Fault, job: JobView, protected: Collection[str]
 ) -> str:
-    """Which protected node would lose or gain a living process, if any."""
+    """Which protected node would lose or gain a living process, or be taken out, if any."""
     touched = set(choice.nodes_out) | set(choice.joined)
-    stopped = (set(choice.removed) - fault.dead) | set(choice.started)
-    touched |= {job.node_of(rank) for rank in stopped}
-    if choice.action in ("cordon_node", "drain_node", "reset_gpu", "reboot_node"):
-        touched |= fault.bad_nodes
+    living = set(choice.removed) if fault.predicted else set(choice.removed) - fault.dead
+    touched |= {job.node_of(rank) for rank in living | set(choice.started)}
+    if choice.action in _TAKES_A_NODE:
+        touched |= {*fault.bad_nodes, node_of(choice.target) or ""}
     for node in sorted(touched & set(protected)):
         return f"node {node} is protected"
     return ""

@@ -1,25 +1,34 @@
 """Blast radius: how much may be taken down before a person must look.
 
-Each limit has a name; a recovery that would exceed one is withheld under that name, and a
-breaker_reset of that name lets it go.
+Each limit has a name; a recovery that would exceed one is withheld under that name. From then on
+the limit is a breaker that tripped: whatever it concerns is withheld, also when the window that
+filled it is over, until a person resets it. So a fault that keeps coming back takes down no more
+than the limit allows before somebody has looked.
 """
 
 from nemesis.processors.healer.ladder import Choice
 from nemesis.processors.healer.state import HealerState, JobState
-from nemesis.schemas.policy import Policy
+from nemesis.schemas.policy import CELL_LIMITS, JOB_LIMITS, Policy
 
 
 def exceeded(state: HealerState, job: JobState, choice: Choice, now_ns: int) -> str:
-    """The name of the limit that this choice would exceed, or nothing."""
+    """The name of the limit that this choice would exceed, or that tripped before, or nothing."""
     policy = state.policy
     since_ns = now_ns - policy.shrinks_window_ns
-    if _since(job.recovered_ns, since_ns) >= policy.recoveries_max:
+    if (
+        "recoveries_max" in job.tripped
+        or _since(job.recovered_ns, since_ns) >= policy.recoveries_max
+    ):
         return "recoveries_max"
-    if choice.action == "shrink" and _since(job.shrunk_ns, since_ns) >= policy.shrinks_max:
+    if choice.action == "shrink" and (
+        "shrinks_max" in job.tripped or _since(job.shrunk_ns, since_ns) >= policy.shrinks_max
+    ):
         return "shrinks_max"
     leaving = [node for node in choice.nodes_out if not state.nodes.get(node, False)]
     if not leaving:
         return ""
+    if state.tripped:
+        return state.tripped[0]
     recent = _since(state.out_ns, now_ns - policy.nodes_out_window_ns)
     if recent + len(leaving) > policy.nodes_out_max:
         return "nodes_out_max"
@@ -45,14 +54,26 @@ def count(
         state.nodes[node] = True
 
 
+def trip(state: HealerState, job: JobState, limit: str) -> None:
+    """A limit was reached: it holds until it is reset."""
+    if limit in CELL_LIMITS and limit not in state.tripped:
+        state.tripped = (*state.tripped, limit)
+    elif limit in JOB_LIMITS and limit not in job.tripped:
+        job.tripped = (*job.tripped, limit)
+
+
 def reset(state: HealerState, limit: str) -> None:
-    """Let a limit count from zero again."""
+    """Let a limit count from zero again, or let be decided again what a person vetoed."""
+    state.tripped = tuple(each for each in state.tripped if each != limit)
     if limit == "nodes_out_max":
         state.out_ns = ()
     elif limit == "nodes_out_share_max_ppm":
         state.nodes = dict.fromkeys(state.nodes, False)
     for job in state.jobs.values():
-        if limit == "recoveries_max":
+        job.tripped = tuple(each for each in job.tripped if each != limit)
+        if limit == "vetoed":
+            job.vetoed = ()
+        elif limit == "recoveries_max":
             job.recovered_ns = ()
         elif limit == "shrinks_max":
             job.shrunk_ns = ()

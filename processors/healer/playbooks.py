@@ -1,17 +1,19 @@
 """Which recoveries are enough for which fault, as data.
 
-Two tables. For a running job: the rungs that would cure it, in order of preference; the ladder
-takes the first that is safe. For a part alone (triage of files, a node without a job): the one
-action a person should take. A policy may replace the first table's rows, never the safety rules.
+Two tables. For a running job: the steps that would cure it, in order of preference, each with what
+must hold for it; the ladder takes the first that is safe. For a part alone (triage of files, a node
+without a job): the one action a person should take. A policy may replace the first table's rows,
+never the safety rules.
 The rows follow the smallest safe recovery that public reports name for each class: NVIDIA's Xid
 catalogue (docs.nvidia.com/deploy/xid-errors), Llama 3's failure table (arXiv 2407.21783, table 5).
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 from nemesis.schemas.codes import Action, FaultClass, Signature
 from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.policy import PREDICTED_ACT, PREDICTED_WATCH, Playbook, Step
 
 LADDER: Final[tuple[Action, ...]] = (
     "none",
@@ -43,7 +45,7 @@ RANK_OF: Final[Mapping[Action, int]] = {action: at for at, action in enumerate(L
 _ELSEWHERE: Final[tuple[Action, ...]] = ("swap_node", "shrink", "restart_job")
 """The part cannot be trusted, the state of the others can: leave it, without losing a step."""
 
-_JOB_RUNGS: Final[Mapping[FaultClass, tuple[Action, ...]]] = {
+PLAYBOOKS: Final[Mapping[str, Playbook]] = {
     "gpu.off_bus": _ELSEWHERE,
     "gpu.memory": ("drain_node",),
     "gpu.thermal": ("cordon_node",),
@@ -74,16 +76,18 @@ _JOB_RUNGS: Final[Mapping[FaultClass, tuple[Action, ...]]] = {
     "silent_corruption": ("drain_node",),
     "none": ("none",),
     "unknown": ("restart_rank", "shrink", "restart_job"),
-}
-_JOB_RUNGS_SIGNED: Final[Mapping[tuple[FaultClass, Signature], tuple[Action, ...]]] = {
     # the GPU goes on after its process ended; the page is offline (Xid 94)
-    ("gpu.memory", "ecc_contained"): ("restart_rank", *_ELSEWHERE),
+    "gpu.memory/ecc_contained": ("restart_rank", *_ELSEWHERE),
     # the row is replaced at the next reset; until then nothing is wrong (Xid 63)
-    ("gpu.memory", "row_remap_pending"): ("watch",),
-    ("network.link", "link_recovered"): ("reinit_communicator", *_ELSEWHERE),
-    ("nic", "link_recovered"): ("reinit_communicator", *_ELSEWHERE),
-    ("straggler.gpu", "transient"): ("watch",),
+    "gpu.memory/row_remap_pending": ("watch",),
+    "network.link/link_recovered": ("reinit_communicator", *_ELSEWHERE),
+    "nic/link_recovered": ("reinit_communicator", *_ELSEWHERE),
+    "straggler.gpu/transient": ("watch",),
+    # nothing has failed: take the rank out while it still works, at the end of a step
+    PREDICTED_ACT: ("shrink", "swap_node"),
+    PREDICTED_WATCH: ("watch",),
 }
+"""What is done where a policy says nothing else; `docs/policy.json` is this table as a policy."""
 
 _PART_ACTIONS: Final[Mapping[FaultClass, Action]] = {
     "gpu.off_bus": "drain_node",
@@ -138,16 +142,24 @@ _DRIVER_DECIDES: Final = frozenset({"gpu.memory", "gpu.driver", "gpu.stall", "nv
 """A GPU off the bus cannot be reset, whatever its driver asked for before."""
 
 
-def job_rungs(
-    fault_class: FaultClass,
-    signature: Signature,
-    overrides: Mapping[FaultClass, tuple[Action, ...]],
-) -> tuple[Action, ...]:
-    """The rungs that would cure a job of this fault, preferred first."""
-    chosen = overrides.get(fault_class)
-    if chosen is None:
-        chosen = _JOB_RUNGS_SIGNED.get((fault_class, signature))
-    return _JOB_RUNGS[fault_class] if chosen is None else chosen
+def playbook_of(
+    name: str, signature: Signature, overrides: Mapping[str, Playbook]
+) -> tuple[Step, ...]:
+    """The steps that would cure a job of this fault, preferred first; a policy's come first."""
+    signed = f"{name}/{signature}"
+    found = overrides.get(signed) or overrides.get(name) or PLAYBOOKS.get(signed) or PLAYBOOKS[name]
+    return tuple(each if isinstance(each, Step) else Step(action=each) for each in found)
+
+
+def playbooks_in_force(overrides: Mapping[str, Playbook]) -> dict[str, tuple[Step, ...]]:
+    """Every playbook by name, as a policy leaves it."""
+    names = dict.fromkeys((*PLAYBOOKS, *overrides))
+    return {name: playbook_of(*_split(name), overrides) for name in names}
+
+
+def _split(name: str) -> tuple[str, Signature]:
+    fault_class, _, signature = name.partition("/")
+    return fault_class, cast(Signature, signature)
 
 
 def driver_rung(driver_action: str) -> Action | None:

@@ -4,7 +4,7 @@ Everything is a list, a tuple or a dict in a stated order, so that equal states 
 """
 
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -13,10 +13,10 @@ from nemesis.processors.healer.replicas import world_of
 from nemesis.schemas.codes import Action, FaultClass, Signature
 from nemesis.schemas.decided import Mode
 from nemesis.schemas.errors import BadNameError
-from nemesis.schemas.operated import JobSubmitted
+from nemesis.schemas.operated import JobEnded, JobSubmitted
 from nemesis.schemas.plans import Placement
 from nemesis.schemas.policy import Policy
-from nemesis.schemas.rank_ranges import format_ranks, parse_ranks
+from nemesis.schemas.rank_ranges import RANKS_MAX, format_ranks, parse_ranks
 
 CAUSES_MAX: Final = 32  # sequences that a decision cites; the first ones say why it was opened
 VERDICTS_MAX: Final = 16  # incidents that a job can have open at one time
@@ -44,6 +44,8 @@ class Verdict(msgspec.Struct, array_like=True, frozen=True):
     ranks: tuple[int, ...]
     bad_nodes: tuple[str, ...]
     seq: int
+    predicted: str = ""
+    """The playbook of a failure that has not come yet: its ranks live."""
 
 
 class Pending(msgspec.Struct, array_like=True):
@@ -61,6 +63,8 @@ class Pending(msgspec.Struct, array_like=True):
     placements: tuple[Placement, ...]
     claim_deadline_ns: int = 0
     """0: nobody has claimed it."""
+    approved: bool = False
+    """A person let it go ahead."""
 
     def replaced(self) -> frozenset[int]:
         """Ranks whose processes the plan ends."""
@@ -107,6 +111,10 @@ class JobState(msgspec.Struct, array_like=True):
     """Per incident: revision and rung that it was answered with."""
     shrunk_ns: tuple[int, ...] = ()
     recovered_ns: tuple[int, ...] = ()
+    vetoed: tuple[Action, ...] = ()
+    """Rungs that a person forbade for what is open now."""
+    tripped: tuple[str, ...] = ()
+    """Limits on this job that were reached and not reset."""
 
     def view(self, spares: tuple[str, ...] = ()) -> JobView:
         """The job as the ladder sees it, with the spares that it may use."""
@@ -141,6 +149,21 @@ class HealerState(msgspec.Struct, array_like=True):
     """Decisions without a job so far, for their names."""
     tick_ns: int = 0
     """The last tick."""
+    tripped: tuple[str, ...] = ()
+    """Limits on all jobs together that were reached and not reset."""
+    suspects: dict[str, str] = {}
+    """Incident of a failure that is likely -> its node, which is no good spare."""
+
+    def take_job(self, event: JobSubmitted | JobEnded, seq: int) -> None:
+        """A job begins, anew if it was there, or is over; decisions' numbers go on."""
+        before = self.jobs.pop(event.job, None)
+        count = self.ended.pop(event.job, 0) if before is None else before.count
+        if isinstance(event, JobSubmitted) and world_of(event) <= RANKS_MAX:
+            self.jobs[event.job] = submitted_state(event, count, seq)
+            self.nodes.update(dict.fromkeys((*event.nodes, *event.spares), False))
+            return
+        self.ended[event.job] = count
+        bounded(self.ended, ENDED_MAX)
 
     def bear_leap(self, now_ns: int) -> None:
         """A leap of log time is no waiting: the log was away, nothing could come meanwhile."""
@@ -172,7 +195,13 @@ def ranks_of(text: str) -> frozenset[int]:
         return frozenset()
 
 
-def bounded(mapping: dict[str, tuple[int, int]], limit: int) -> None:
+def number_of(decision: str) -> int:
+    """The count in a decision's name; 0 where there is none."""
+    digits = decision.rpartition("/")[2]
+    return int(digits) if digits.isascii() and digits.isdigit() else 0
+
+
+def bounded(mapping: dict[str, Any], limit: int) -> None:
     """Forget the oldest entries above the limit."""
     while len(mapping) > limit:
         del mapping[next(iter(mapping))]

@@ -7,9 +7,10 @@ ranks of all of them, the rung of the gravest.
 
 from typing import Final
 
-from nemesis.processors.healer.ladder import Fault
-from nemesis.processors.healer.playbooks import RANK_OF, job_rungs
+from nemesis.processors.healer.ladder import Fault, steps_of
+from nemesis.processors.healer.playbooks import RANK_OF, playbook_of
 from nemesis.processors.healer.state import (
+    PARTS_MAX,
     SETTLED_MAX,
     VERDICTS_MAX,
     HealerState,
@@ -22,8 +23,8 @@ from nemesis.processors.healer.state import (
 from nemesis.schemas.codes import Action
 from nemesis.schemas.components import node_of
 from nemesis.schemas.facts import Fact
-from nemesis.schemas.inferred import FaultAttributed
-from nemesis.schemas.policy import REGROUPING, Policy
+from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
+from nemesis.schemas.policy import PREDICTED_ACT, PREDICTED_WATCH, REGROUPING, Policy
 
 _ON_NODES: Final = frozenset({"swap_node", "drain_node"})
 """A class that one of these cures is a fault of a node's part."""
@@ -47,6 +48,34 @@ def read_verdict(job: JobState, verdict: FaultAttributed, fact: Fact) -> Verdict
         bad_nodes=tuple(bad),
         seq=fact.seq,
     )
+
+
+def read_prediction(job: JobState, predicted: FailurePredicted, fact: Fact) -> Verdict:
+    """A failure that is likely, as if it had come, of ranks that still live."""
+    node = node_of(predicted.component)
+    act = predicted.band == "act"
+    return Verdict(
+        incident=predicted.incident,
+        revision=int(act),
+        known=True,
+        fault_class=predicted.fault_class,
+        signature="",
+        target=predicted.component,
+        ranks=predicted.ranks if job.submitted.job == predicted.jobs[0] else (),
+        bad_nodes=(node,) if node else (),
+        seq=fact.seq,
+        predicted=PREDICTED_ACT if act else PREDICTED_WATCH,
+    )
+
+
+def suspect(state: HealerState, predicted: FailurePredicted) -> bool:
+    """Whether a part is likely to fail now; its node is no good spare for as long."""
+    likely = predicted.band in ("watch", "act")
+    state.suspects.pop(predicted.incident, None)
+    if likely and (node := node_of(predicted.component)):
+        state.suspects[predicted.incident] = node
+        bounded(state.suspects, PARTS_MAX)
+    return likely
 
 
 def is_news(policy: Policy, job: JobState, verdict: Verdict) -> bool:
@@ -73,13 +102,14 @@ def fault_of(state: HealerState, job: JobState) -> Fault:
     dead = set(job.exited) | set(job.silent)
     bad: set[str] = set()
     worst: Verdict | None = None
+    failed = bool(dead) or any(each.known and not each.predicted for each in job.verdicts)
     for verdict in job.verdicts:
-        if not verdict.known:
-            continue
+        if not verdict.known or (verdict.predicted and failed):
+            continue  # what has failed comes first, and is answered by a rung of its own
         rungs = _rungs(state.policy, verdict)
         if not _ON_NODES.isdisjoint(rungs):
             bad |= set(verdict.bad_nodes)
-        if any(rung in REGROUPING for rung in rungs) and not _spares_ranks(rungs, job):
+        if _regroups(state.policy, verdict) and not _spares_ranks(rungs, job):
             dead |= _blamed(job, verdict)
         if worst is None or first_rung(state.policy, verdict) > first_rung(state.policy, worst):
             worst = verdict
@@ -88,6 +118,7 @@ def fault_of(state: HealerState, job: JobState) -> Fault:
         signature="" if worst is None else worst.signature,
         target=f"job/{job.submitted.job}" if worst is None else worst.target,
         dead=frozenset(dead) & view.members,
+        predicted="" if worst is None else worst.predicted,
         bad_nodes=frozenset(bad),
         silent_nodes=frozenset(view.node_of(rank) for rank in job.silent),
     )
@@ -95,7 +126,7 @@ def fault_of(state: HealerState, job: JobState) -> Fault:
 
 def rungs_of(state: HealerState, fault: Fault) -> tuple[Action, ...]:
     """The rungs that would be enough for it."""
-    return job_rungs(fault.fault_class, fault.signature, state.policy.playbooks)
+    return tuple(step.action for step in steps_of(fault, state.policy))
 
 
 def outgrown(state: HealerState, job: JobState, action: Action, going_on: frozenset[int]) -> bool:
@@ -103,7 +134,7 @@ def outgrown(state: HealerState, job: JobState, action: Action, going_on: frozen
     if not going_on.isdisjoint((*job.exited, *job.silent)):
         return True
     return any(
-        verdict.known
+        _is_pressing(state.policy, verdict)
         and first_rung(state.policy, verdict) > RANK_OF[action]
         and _blamed(job, verdict) & going_on
         for verdict in job.verdicts
@@ -120,7 +151,7 @@ def blames_restarted(state: HealerState, job: JobState, pending: Pending) -> boo
         if moves.get(rank, view.node_of(rank)) == view.node_of(rank)
     }
     return any(
-        verdict.known
+        _is_pressing(state.policy, verdict)
         and first_rung(state.policy, verdict) > RANK_OF[pending.action]
         and not _blamed(job, verdict).isdisjoint(in_place)
         for verdict in job.verdicts
@@ -134,11 +165,13 @@ def first_rung(policy: Policy, verdict: Verdict) -> int:
 
 def settle(state: HealerState, job: JobState, action: Action, *, all_of_them: bool) -> None:
     """Put away the verdicts that an action answers: those that it cures, and those whose ranks
-    left the job or the bad node; `all_of_them` where it was only said."""
+    left the job or the bad node; `all_of_them` where it was only said. A failure to come is cured
+    by leaving alone: a greater recovery for another reason leaves the rank where it is."""
     left: list[Verdict] = []
     for verdict in job.verdicts:
         asked = first_rung(state.policy, verdict)
-        cured = RANK_OF[action] >= asked or not _blamed(job, verdict)
+        met = RANK_OF[action] >= asked and not verdict.predicted
+        cured = met or not _blamed(job, verdict)
         if verdict.known and (all_of_them or cured):
             job.settled.pop(verdict.incident, None)
             job.settled[verdict.incident] = (verdict.revision, max(asked, RANK_OF[action]))
@@ -149,7 +182,18 @@ def settle(state: HealerState, job: JobState, action: Action, *, all_of_them: bo
 
 
 def _rungs(policy: Policy, verdict: Verdict) -> tuple[Action, ...]:
-    return job_rungs(verdict.fault_class, verdict.signature, policy.playbooks)
+    name = verdict.predicted or verdict.fault_class
+    return tuple(step.action for step in playbook_of(name, verdict.signature, policy.playbooks))
+
+
+def _regroups(policy: Policy, verdict: Verdict) -> bool:
+    """Whether some step for it gives the job a new membership; else it is all advice."""
+    return any(rung in REGROUPING for rung in _rungs(policy, verdict))
+
+
+def _is_pressing(policy: Policy, verdict: Verdict) -> bool:
+    """Whether a membership under way must change for it; advice and what may come can wait."""
+    return verdict.known and not verdict.predicted and _regroups(policy, verdict)
 
 
 def _spares_ranks(rungs: tuple[Action, ...], job: JobState) -> bool:

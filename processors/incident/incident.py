@@ -180,7 +180,7 @@ class Incident:
         case = self._case_of(fact, withheld, "withheld", (withheld.job,), said)
         if case is None:
             return
-        case.standing = "expired" if withheld.limit == "unanswered" else "withheld"
+        case.standing = "expired" if withheld.limit in ("unanswered", "expired") else "withheld"
         for decided in case.decisions.values():
             decided.ended = True
 

@@ -80,8 +80,25 @@ def verify(
         newer=newer(header.schema),
         progress=progress,
     )
+    _excuse(header, plans, report)
     report.notes.extend(_notes(header, report))
     return report
+
+
+def _excuse(header: Header, plans: Sequence[ProcessorPlan], report: Report) -> None:
+    """A difference behind inputs that were no longer there proves nothing."""
+    starts = {plan.name: plan.start_seq for plan in plans}
+    for each in report.processors:
+        found = each.difference
+        if found is None:
+            continue
+        before = [gap for gap in header.gaps if starts[each.name] < gap[0] < found.seq]
+        if before:
+            first, last = before[0]
+            each.unverified = f"inputs {first} to {last} are missing from the recording"
+            each.difference = None
+    if report.verdict == "different" and not any(each.difference for each in report.processors):
+        report.verdict = "unverified"
 
 
 def verify_log(

@@ -52,7 +52,7 @@ class RecordingWriter:
         self, path: Path, *, cell: str, made_by: str, made_at: str, from_seq: int, force: bool
     ) -> None:
         if path.exists() and not force:
-            raise _exists(path)
+            raise exists(path)
         self._path: Final = path
         self._force: Final = force
         self._about: Final = {"cell": cell, "made_by": made_by, "made_at": made_at}
@@ -66,7 +66,7 @@ class RecordingWriter:
         self._lines = self._bytes = 0
         self._next_seq = from_seq
         self._first_ns = self._last_ns = 0
-        with _explained(path):
+        with explained(path):
             handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         self._temporary: Final = Path(name)
         self._file: Final[IO[bytes]] = os.fdopen(handle, "wb")
@@ -149,7 +149,7 @@ class RecordingWriter:
             processors=self._planner.plans(),
             incident=incident,
         )
-        with _explained(self._path):
+        with explained(self._path):
             self._body.close()
             self._file.close()
             self._publish(encode_header(header))
@@ -164,10 +164,7 @@ class RecordingWriter:
                 shutil.copyfileobj(body, whole, 1 << 20)
                 whole.flush()
                 os.fsync(whole.fileno())
-            if self._force:
-                Path(name).replace(self._path)
-            else:
-                os.link(name, self._path)  # refuses where a file came into being meanwhile
+            place(Path(name), self._path, force=self._force)
         finally:
             Path(name).unlink(missing_ok=True)
 
@@ -176,7 +173,7 @@ class RecordingWriter:
         self._digest.update(raw)
         self._lines += 1
         self._bytes += len(raw)
-        with _explained(self._path):
+        with explained(self._path):
             self._body.write(raw)
 
 
@@ -194,12 +191,21 @@ def _compressor() -> zstandard.ZstdCompressor:
     return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
 
 
+def place(finished: Path, path: Path, *, force: bool) -> None:
+    """Give a finished file its name, in one step; `finished` may stay and is then the caller's."""
+    if force:
+        finished.replace(path)
+    else:
+        os.link(finished, path)  # refuses where a file came into being meanwhile
+
+
 @contextlib.contextmanager
-def _explained(path: Path) -> Generator[None]:
+def explained(path: Path) -> Generator[None]:
+    """Say what was to be written where the file system refuses."""
     try:
         yield
     except FileExistsError as error:
-        raise _exists(path) from error
+        raise exists(path) from error
     except OSError as error:
         raise CannotWriteError(
             f"cannot write {path}: {error.strerror or error}",
@@ -207,7 +213,8 @@ def _explained(path: Path) -> Generator[None]:
         ) from error
 
 
-def _exists(path: Path) -> RecordingExistsError:
+def exists(path: Path) -> RecordingExistsError:
+    """What is said of a file that is there already."""
     return RecordingExistsError(
         f"{path} exists", hint="choose another name or give --force to replace it"
     )

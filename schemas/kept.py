@@ -117,3 +117,5 @@ class IncidentArchived(Inference, kw_only=True, frozen=True):
     """More than one where an incident was open for long, or was opened again."""
     closed: bool = False
     """The incident was over when this part was made."""
+    missing_count: Count = 0
+    """Sequences of it that had expired before: what needs them cannot be verified."""

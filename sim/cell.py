@@ -22,7 +22,7 @@ from nemesis.sim.simulation import Simulation
 from nemesis.sim.stage import Stage
 from nemesis.sim.watcher import Emit, Watcher
 from nemesis.streams import crew, ticker
-from nemesis.streams.crew import JOB_ACTOR
+from nemesis.streams.crew import ARCHIVIST, JOB_ACTOR
 from nemesis.streams.log import Log
 from nemesis.streams.provision import Limits
 from nemesis.streams.server import Server
@@ -30,7 +30,7 @@ from nemesis.streams.supervisor import Supervisor
 
 CELL: Final = "demo"
 PROCESSORS: Final = tuple(sorted(CATALOGUE))
-PARTS: Final = (*PROCESSORS, JOB_ACTOR)
+PARTS: Final = (*PROCESSORS, JOB_ACTOR, ARCHIVIST)
 READY_TIMEOUT_S: Final = 30.0
 LIMITS: Final = Limits(log_bytes=2 * 2**30, store_bytes=64 * 2**20)
 """The server wants this much free disk before it starts; a log grows by 2.5 MB a minute."""
@@ -89,7 +89,12 @@ async def running_cell(
         names = [name for name in PROCESSORS if name not in options.without]
         job_actor = JOB_ACTOR not in options.without
         children = crew.commands(
-            server, names, cell=server.cell, copies=options.copies, job_actor=job_actor
+            server,
+            names,
+            cell=server.cell,
+            copies=options.copies,
+            job_actor=job_actor,
+            archivist=ARCHIVIST not in options.without,
         )
         supervisor = await enter(Supervisor(children))
         await crew.until_started(reader, names, from_seq=1, timeout_s=READY_TIMEOUT_S)

@@ -1,7 +1,7 @@
-"""What makes the log of a server a cell at work: its clock, its keeper, processors, the job actor.
+"""What makes the log of a server a cell at work: its clock, its keeper, processors, actors.
 
-Processors share one process a copy and each copy of the actor has its own, all kept alive by a
-supervisor; ticker and keeper are tasks of ours.
+Processors share one process a copy, each copy of the job actor and the archivist have their own,
+all kept alive by a supervisor; ticker and keeper are tasks of ours.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from nemesis.streams import keeper, ticker
 from nemesis.streams.log import Log
 
 JOB_ACTOR: Final = "job-actor"
+ARCHIVIST: Final = "archivist"
 _STARTED_SUBJECT: Final = "nemesis.events.processor_started.*"
 
 
@@ -52,6 +53,7 @@ def commands(
     cell: str,
     copies: int,
     job_actor: bool = True,
+    archivist: bool = True,
     host: str = "",
 ) -> dict[str, list[str]]:
     """What a supervisor starts: name of the child -> the command that an operator would type.
@@ -70,6 +72,8 @@ def commands(
             name = f"{JOB_ACTOR}-{copy}"
             own = f"{name}@{host}" if host else name
             found[name] = [*program, "act", "job", "--name", own, *target]
+    if archivist:  # one is enough: nobody waits for it, and the supervisor starts it again
+        found[ARCHIVIST] = [*program, "act", "archivist", "--cell", cell, *target]
     return found
 
 

@@ -167,3 +167,13 @@ def test_gaps_and_unknown_facts_are_told(tmp_path: Path) -> None:
     ran = nemesis("replay", str(write(tmp_path / "x.ndjson", records)))
     assert "note: unknown fact 'dimm_suspected', 1 times: passed over" in ran.stdout
     assert "sequences of the slice were no longer in the log" in ran.stdout
+
+
+def test_a_difference_behind_missing_inputs_is_not_verified_rather_than_different(
+    tmp_path: Path,
+) -> None:
+    records = [each for each in fallen_gpu() if each.seq != 2]  # the first tick
+    ran = nemesis("replay", str(write(tmp_path / "x.ndjson", records)))
+    assert ran.returncode == 3
+    assert ran.stdout.startswith("unverified: ")
+    assert "not verified: inputs 2 to 2 are missing from the recording" in ran.stdout

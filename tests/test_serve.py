@@ -177,7 +177,7 @@ def test_what_is_up_is_told_in_a_line_each(state: Path) -> None:
             told.append(line.split()[0])
             if "Ctrl-C ends it" in line:
                 break
-        parts = ["clock", "keeper", *sorted(CATALOGUE), "job-actor"]
+        parts = ["clock", "keeper", *sorted(CATALOGUE), "job-actor", "archivist"]
         assert told == ["cell", "server", "log", "credentials", *parts, "policy", "look"]
     finally:
         process.terminate()

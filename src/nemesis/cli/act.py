@@ -51,3 +51,44 @@ def job(
             await pulse.beside(JobActor(log, name).run(), folder, name, log.is_connected)
 
     run_until_told(run())
+
+
+@act.command("archivist")
+def archivist(
+    name: str = typer.Option(
+        "archivist-1", help="This copy's own name: another for each copy on one machine."
+    ),
+    cell: CellOption = "local",
+    server: ServerOption = "",
+    context: ContextOption = "",
+    credentials: CredsOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Keep closed incidents for ever, with all that replay needs of them. Ctrl-C ends it."""
+    import logging
+
+    from nemesis.actors.archivist import Archivist
+    from nemesis.schemas.tokens import token_of
+    from nemesis.streams import pulse
+    from nemesis.streams.contexts import find
+    from nemesis.streams.server import state_folder
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    alarm = logging.getLogger(__name__).warning
+
+    async def run() -> None:
+        target = find(
+            server=server or None,
+            context=context or None,
+            cell=cell,
+            credentials_folder=credentials,
+        )
+        if not quiet:
+            await say_up(target, "archivist", cell, server, context)
+        folder = state_folder(cell)
+        async with await target.connect("archivist", name=name) as log:
+            own = folder / "archivist" / token_of(name)
+            working = Archivist(log, own, cell=cell, alarm=alarm).run()
+            await pulse.beside(working, pulse.pulses_folder(folder), name, log.is_connected)
+
+    run_until_told(run())

@@ -10,11 +10,15 @@ from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.output import print_json, say
 
 if TYPE_CHECKING:
+    from nemesis.replay.cases import Case
     from nemesis.views.incidents import Incident, Incidents
 
 
 def incident(
     id: Annotated[str, typer.Argument(help="An incident or the beginning of its id.")] = "",
+    archived: Annotated[
+        bool, typer.Option("--archived", help="List what is kept for ever, and what is not yet.")
+    ] = False,
     cell: CellOption = "local",
     server: ServerOption = "",
     context: ContextOption = "",
@@ -22,6 +26,9 @@ def incident(
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Say what broke, how that is known, what was decided and what became of it."""
+    if archived:
+        _list_archived(run_on_loop(_cases(id, cell, server, context, credentials)), json=json)
+        return
     incidents, one = run_on_loop(_gather(id, cell, server, context, credentials))
     if one is not None:
         from nemesis.views.stories import as_document, story
@@ -38,6 +45,7 @@ def incident(
 async def _gather(
     id: str, cell: str, server: str, context: str, credentials: Path | None
 ) -> tuple["Incidents", "Incident | None"]:
+    from nemesis.replay.archive import archived_record, read_cases
     from nemesis.replay.slices import matching
     from nemesis.views.incidents import Incidents, first_seen, found
 
@@ -49,8 +57,39 @@ async def _gather(
             return incidents, None
         one = found(incidents, id)
         record_seen = await log.get(one.first_seq)
+        if record_seen is None:
+            case = (await read_cases(log)).case(one.id)
+            record_seen = await archived_record(log, case, one.first_seq)
         one.first_seen = first_seen(record_seen) if record_seen is not None else None
     return incidents, one
+
+
+async def _cases(
+    id: str, cell: str, server: str, context: str, credentials: Path | None
+) -> list["Case"]:
+    from nemesis.replay.archive import read_cases
+
+    async with await open_log(cell, server, context, credentials) as log:
+        cases = await read_cases(log)
+        return [cases.found(id)] if id else list(cases.by_id.values())
+
+
+def _list_archived(cases: list["Case"], *, json: bool) -> None:
+    if json:
+        print_json({"incidents": [{"incident": c.incident, "parts": c.parts} for c in cases]})
+        return
+    if not cases:
+        say("no incidents")
+    for case in cases:
+        state = "open" if case.is_open else "over"
+        if not case.parts:
+            say(f"{case.incident}  {state}, not archived")
+        for part in case.parts:
+            missing = f", {part.missing_count} missing" if part.missing_count else ""
+            say(
+                f"{case.incident}  {state}, sequences {part.from_seq} to {part.to_seq}{missing},"
+                f" {part.size_bytes} bytes, {part.object}, sha256 {part.sha256[:12]}"
+            )
 
 
 def _list(incidents: "Incidents", *, json: bool) -> None:

@@ -17,8 +17,8 @@ from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.output import Progress, print_json, say
 
 if TYPE_CHECKING:
+    from nemesis.replay.archive import Piece
     from nemesis.replay.recording import Header
-    from nemesis.streams.log import Log
 
 
 def record(
@@ -41,23 +41,26 @@ def record(
     if (from_seq and since) or (to_seq and until):
         raise typer.BadParameter("give each end as a sequence or as a time")
     progress = Progress(0)
+    if incident:
+        pieces = run_on_loop(
+            _pieces(incident, out, cell, server, context, credentials, progress, force=force)
+        )
+        progress.end()
+        _tell_pieces(incident, pieces, json=json)
+        return
 
     async def run() -> "Header":
         from nemesis.replay.capture import capture
         from nemesis.replay.slices import slice_of_times
 
         async with await open_log(cell, server, context, credentials) as log:
-            if incident:
-                first, last = await _slice_of_incident(log, incident)
-            else:
-                first, last = await slice_of_times(log, since, until)
+            first, last = await slice_of_times(log, since, until)
             return await capture(
                 log,
                 out,
                 from_seq=from_seq or first,
                 to_seq=to_seq or last,
                 cell=shown_name(cell, server, context),
-                incident=incident,
                 force=force,
                 progress=progress.at,
             )
@@ -66,7 +69,11 @@ def record(
     progress.end()
     if json:
         print_json({"file": str(out), "header": header})
-        return
+    else:
+        _tell(out, header)
+
+
+def _tell(out: Path, header: "Header") -> None:
     say(
         f"wrote {out}: {header.lines} lines (facts, states, header),"
         f" sequences {header.from_seq} to {header.to_seq}, {out.stat().st_size} bytes"
@@ -80,12 +87,45 @@ def record(
     say(f"verify it with: nemesis replay {out}")
 
 
-async def _slice_of_incident(log: "Log", incident: str) -> tuple[int, int]:
-    from nemesis.replay.slices import answered_after, matching
-    from nemesis.views.incidents import Incidents, found
+async def _pieces(
+    incident: str,
+    out: Path,
+    cell: str,
+    server: str,
+    context: str,
+    credentials: Path | None,
+    progress: Progress,
+    *,
+    force: bool,
+) -> list["Piece"]:
+    from nemesis.replay.archive import bring, read_cases
 
-    incidents = Incidents()
-    async for each in matching(log, "nemesis.events.>"):
-        incidents.see(each)
-    story = found(incidents, incident)
-    return story.first_seq, await answered_after(log, story.last_seq)
+    async with await open_log(cell, server, context, credentials) as log:
+        case = (await read_cases(log)).found(incident)
+        name = shown_name(cell, server, context)
+        return await bring(log, case, out, cell=name, force=force, progress=progress.at)
+
+
+def _tell_pieces(incident: str, pieces: list["Piece"], *, json: bool) -> None:
+    from nemesis.replay.reader import Recording
+
+    headers = [(piece, Recording(piece.path).header) for piece in pieces]
+    if not json:
+        for piece, header in headers:
+            if piece.source == "archive":
+                say("the log no longer has it, this is what was archived:")
+            _tell(piece.path, header)
+        return
+    if len(headers) == 1:
+        ((piece, header),) = headers
+        print_json({"file": str(piece.path), "source": piece.source, "header": header})
+        return
+    print_json(
+        {
+            "incident": incident,
+            "files": [
+                {"file": str(piece.path), "source": piece.source, "header": header}
+                for piece, header in headers
+            ],
+        }
+    )

@@ -1,21 +1,37 @@
 """`nemesis replay`: verifies a recording, or says what today's code would do instead."""
 
+import re
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from nemesis.cli.cell import (
+    CellOption,
+    ContextOption,
+    CredsOption,
+    ServerOption,
+    open_log,
+    shown_name,
+)
+from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.output import Progress, print_json, say
 
 if TYPE_CHECKING:
-    from nemesis.replay.reader import Recording
+    from nemesis.replay.archive import Piece
     from nemesis.replay.recording import Header
     from nemesis.replay.verify import ProcessorReport, Report
     from nemesis.replay.what_if import Changes
 
 
+_INCIDENT: Final = re.compile(r"i-[0-9a-f]+\Z")
+
+
 def replay(
-    file: Annotated[Path, typer.Argument(help="A recording made by `nemesis record`.")],
+    source: Annotated[
+        str, typer.Argument(help="A recording, or an incident of the log or the archive: i-….")
+    ],
     processor: Annotated[
         list[str] | None, typer.Option("--processor", help="Only this one; may be repeated.")
     ] = None,
@@ -29,38 +45,72 @@ def replay(
     policy: Annotated[
         Path | None, typer.Option("--policy", help="With --compare: another policy, a JSON file.")
     ] = None,
+    cell: CellOption = "local",
+    server: ServerOption = "",
+    context: ContextOption = "",
+    credentials: CredsOption = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Draw every conclusion of a recording again and compare it byte for byte.
 
-    Needs no server. Exit status: 0 equal; 1 a difference, or a file that is damaged or no
+    A file needs no server; an incident is taken from the log while it is there, else from the
+    archive. Exit status: 0 equal; 1 a difference, or a file that is damaged or no
     recording; 2 usage, no such file; 3 something in it could not be verified by this release.
     """
     if (settings or policy) and not compare:
         raise typer.BadParameter("--settings and --policy go with --compare")
     _check_processors(processor or [])
-    from nemesis.replay.reader import Recording
 
-    recording = Recording(file)
-    if compare:
-        _compare(recording, settings or [], policy, json=json)
-        return
+    def run(file: Path) -> tuple[int, "Header", "Report | Changes"]:
+        if compare:
+            return _compare(file, settings or [], policy)
+        return _verify(file, processor or [])
+
+    if Path(source).exists() or not _INCIDENT.match(source):
+        code, header, found = run(Path(source))
+        _show(header, found, json=json)
+        raise typer.Exit(code)
+    with tempfile.TemporaryDirectory(prefix="nemesis-") as folder:
+        out = Path(folder) / f"{source}.ndjson.zst"
+        pieces = run_on_loop(_pieces(source, out, cell, server, context, credentials))
+        answers = [run(piece.path) for piece in pieces]
+    if json and len(answers) > 1:
+        print_json({"incident": source, "parts": [found for _, _, found in answers]})
+    else:
+        for piece, (_, header, found) in zip(pieces, answers, strict=True):
+            if not json:
+                say(f"{source}, from the {piece.source}:")
+            _show(header, found, json=json)
+    codes = [code for code, _, _ in answers]
+    raise typer.Exit(1 if 1 in codes else max(codes))
+
+
+async def _pieces(
+    incident: str, out: Path, cell: str, server: str, context: str, credentials: Path | None
+) -> list["Piece"]:
+    from nemesis.replay.archive import bring, read_cases
+
+    async with await open_log(cell, server, context, credentials) as log:
+        case = (await read_cases(log)).found(incident)
+        return await bring(log, case, out, cell=shown_name(cell, server, context))
+
+
+def _verify(file: Path, processors: list[str]) -> tuple[int, "Header", "Report"]:
+    """Exit status, what was read, what came of it."""
+    from nemesis.replay.reader import Recording
     from nemesis.replay.verify import verify
     from nemesis.replay.versions import maker
 
+    recording = Recording(file)
     progress = Progress(recording.header.lines)
     report = verify(
         recording,
         maker(recording.header.nemesis_version),
-        only=processor or [],
+        only=processors,
         progress=progress.at,
     )
     progress.end()
-    if json:
-        print_json(report)
-    else:
-        _print_report(recording.header, report)
-    raise typer.Exit({"equal": 0, "different": 1}.get(report.verdict, 3))
+    return {"equal": 0, "different": 1}.get(report.verdict, 3), recording.header, report
 
 
 def _check_processors(names: list[str]) -> None:
@@ -73,11 +123,13 @@ def _check_processors(names: list[str]) -> None:
 
 
 def _compare(
-    recording: "Recording", settings: list[str], policy: Path | None, *, json: bool
-) -> None:
+    file: Path, settings: list[str], policy: Path | None
+) -> tuple[int, "Header", "Changes"]:
     from nemesis.processors.catalogue import CATALOGUE
+    from nemesis.replay.reader import Recording
     from nemesis.replay.what_if import compare, parse_policy, parse_settings
 
+    recording = Recording(file)
     progress = Progress(recording.header.lines)
     changes = compare(
         recording,
@@ -87,10 +139,18 @@ def _compare(
         progress=progress.at,
     )
     progress.end()
+    return 0, recording.header, changes
+
+
+def _show(header: "Header", found: "Report | Changes", *, json: bool) -> None:
+    from nemesis.replay.verify import Report
+
     if json:
-        print_json(changes)
+        print_json(found)
+    elif isinstance(found, Report):
+        _print_report(header, found)
     else:
-        _print_changes(changes)
+        _print_changes(found)
 
 
 def _print_report(header: "Header", report: "Report") -> None:

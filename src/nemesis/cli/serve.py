@@ -29,7 +29,7 @@ def serve(
     credentials: CredsOption = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document when all is up.")] = False,
 ) -> None:
-    """Run a cell: NATS server, clock, processors, job actor. Ctrl-C ends everything.
+    """Run a cell: NATS server, clock, processors, actors. Ctrl-C ends everything.
 
     The log stays where it is and is taken up again at the next start. Without --nodes, the nodes
     that could write before still can. With --server, no server is started: the log is there.
@@ -81,6 +81,7 @@ def _print(up: "Serving") -> None:
         how = "activated now" if name in up.activated else "as the log says"
         lines.append((name, f"{_copies(up.copies)}, {how}"))
     lines.append(("job-actor", _copies(up.copies)))
+    lines.append(("archivist", "keeps closed incidents for ever"))
     policy = "as the log says" if up.has_policy else "none: decisions are recorded, not applied"
     lines.append(("policy", policy))
     lines += [("drift", str(each)) for each in up.drift]

@@ -23,6 +23,7 @@ give intake 10004 processor-intake
 give attribution 10005 processor-attribution
 give healer 10006 processor-healer
 give job-actor 10007 actor-job
+give archivist 10011 archivist
 give operator 10008 operator reader
 give browser 10009 dashboard
 mkdir -p /seeds/simulator

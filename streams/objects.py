@@ -141,8 +141,15 @@ class ObjectStore:
         return Message(subject=subject, payload=msgspec.json.encode(listing))
 
     async def _list(self, key: str, size: int, name: str) -> None:
+        """Enter a file's name, unless another writer of the same has entered it meanwhile."""
+        message = self._listed(key, size, name)
         if await self.find(name or f"{self.owner}/{key}") != key:
-            await write(self._connection, [self._listed(key, size, name)])
+            last = await self._read(subject=message.subject)
+            first = msgspec.structs.replace(
+                message, expected_last_subject_seq=last.seq if last is not None else 0
+            )
+            with suppress(PositionMovedError):
+                await write(self._connection, [first])
 
     async def _stored(self, key: str) -> tuple[int, int]:
         """How many chunks are there, and the sequence of the last one."""

@@ -143,13 +143,13 @@ class ObjectStore:
     async def _list(self, key: str, size: int, name: str) -> None:
         """Enter a file's name, unless another writer of the same has entered it meanwhile."""
         message = self._listed(key, size, name)
-        if await self.find(name or f"{self.owner}/{key}") != key:
-            last = await self._read(subject=message.subject)
-            first = msgspec.structs.replace(
+        last = await self._read(subject=message.subject)
+        if last is None or _key_in(last) != key:
+            once = msgspec.structs.replace(
                 message, expected_last_subject_seq=last.seq if last is not None else 0
             )
             with suppress(PositionMovedError):
-                await write(self._connection, [first])
+                await write(self._connection, [once])
 
     async def _stored(self, key: str) -> tuple[int, int]:
         """How many chunks are there, and the sequence of the last one."""
@@ -180,10 +180,14 @@ class ObjectStore:
         record = await self._read(subject=f"$O.{self.bucket}.M.{_encoded(name)}")
         if record is None:
             return None
-        return msgspec.json.decode(record.payload, type=_Listing).nuid.rpartition(".")[2]
+        return _key_in(record)
 
     async def _read(self, *, subject: str = "", **query: object) -> Record | None:
         return await read_back(self._connection, f"OBJ_{self.bucket}", subject=subject, **query)
+
+
+def _key_in(listed: Record) -> str:
+    return msgspec.json.decode(listed.payload, type=_Listing).nuid.rpartition(".")[2]
 
 
 def _encoded(name: str) -> str:

@@ -33,6 +33,7 @@ PARTS = (
     "attribution",
     "healer",
     "job-actor",
+    "archivist",
     "simulator",
 )
 FORBIDDEN = (

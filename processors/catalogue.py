@@ -5,6 +5,7 @@ from typing import Final
 
 from nemesis.processors.attribution.attribution import Attribution
 from nemesis.processors.ecc_rules.ecc_rules import EccRules
+from nemesis.processors.goodput.goodput import Goodput
 from nemesis.processors.healer.healer import Healer
 from nemesis.processors.incident.incident import Incident
 from nemesis.processors.intake import Intake
@@ -17,6 +18,7 @@ are replayed."""
 CATALOGUE: Final[Catalogue] = {
     "attribution": {1: Attribution},
     "ecc_rules": {1: EccRules},
+    "goodput": {1: Goodput},
     "healer": {1: Healer},
     "incident": {1: Incident},
     "intake": {1: Intake},
@@ -25,6 +27,7 @@ CATALOGUE: Final[Catalogue] = {
 RELEASES: Final[Mapping[str, Mapping[int, str]]] = {
     "attribution": {1: "0.1.0"},
     "ecc_rules": {1: "0.1.0"},
+    "goodput": {1: "0.1.0"},
     "healer": {1: "0.1.0"},
     "incident": {1: "0.1.0"},
     "intake": {1: "0.1.0"},

@@ -15,7 +15,7 @@ from tests.attribution_log import Log
 from tests.strategies import any_of
 from tests.test_attribution_properties import Act, acts, facts_of, written
 
-NAMES = ("ecc_rules", "incident")
+NAMES = ("ecc_rules", "goodput", "incident")
 
 
 def _odd(kind: str, data: Any) -> Act:

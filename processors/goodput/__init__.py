@@ -1,0 +1,1 @@
+"""Where did a job's time go, and what did each incident cost it?"""

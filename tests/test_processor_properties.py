@@ -1,8 +1,9 @@
 """What holds for every processor that accounts: any log is replayed equal, nothing crashes it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from nemesis.schemas.facts import Fact
 from nemesis.schemas.registry import EVENTS, TELEMETRY
 from tests.attribution_log import Log
 from tests.strategies import any_of
-from tests.test_attribution_properties import Act, acts, facts_of, written
+from tests.test_attribution_properties import Act, acts, facts_of
 
 NAMES = ("ecc_rules", "goodput", "incident")
 
@@ -64,6 +65,11 @@ def facts_for(name: str, actions: list[Act]) -> list[Fact]:
     log.tick(700)
     reads = CATALOGUE[name][1]().reads
     return [fact for fact in log.facts if fact.kind in reads]
+
+
+def written(processor: Processor, facts: Sequence[Fact]) -> list[bytes]:
+    """Conclusions as bytes; a name that is no subject is the fold's business."""
+    return [msgspec.json.encode(each) for fact in facts for each in processor.step(fact)]
 
 
 def made(name: str) -> Processor:

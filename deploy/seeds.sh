@@ -25,7 +25,8 @@ give healer 10006 processor-healer
 give job-actor 10007 actor-job
 give archivist 10011 archivist
 give operator 10008 operator reader
-give browser 10009 dashboard
+give browser 10009 browser
+give dashboard 10012 dashboard
 mkdir -p /seeds/simulator
 cp /seeds/all/node-*.nk /seeds/all/sim.nk /seeds/all/operator.nk /seeds/simulator/
 give simulator 10010

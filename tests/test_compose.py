@@ -149,14 +149,14 @@ def stack(engine: dict[str, str]) -> Iterator[Stack]:
 @asynccontextmanager
 async def browser(stack: Stack, folder: Path) -> AsyncIterator[Connection]:
     """Signed in as a page is: by WebSocket, with the browser's credential."""
-    seed = folder / "dashboard.nk"
+    seed = folder / "browser.nk"
     seed.write_text(
         stack.compose(
             "run", "--rm", "--no-deps", "-T", "-u", "0", "--entrypoint", "cat", "seeds",
-            "/seeds/browser/dashboard.nk",
+            "/seeds/browser/browser.nk",
         )
     )  # fmt: skip
-    login = Login("dashboard", seed_path=seed)
+    login = Login("browser", seed_path=seed)
     connection = await Connection.open(f"nats://{stack.address('nats', 4222)}", login, name="page")
     try:
         yield connection

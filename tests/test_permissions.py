@@ -29,8 +29,8 @@ ROLES = (*standing_roles(), "node/n001", "node/n002", f"node/{ODD}", "collector/
 PROCESSORS = {role for role in ROLES if role.startswith("processor/")}
 ACTORS = {role for role in ROLES if role.startswith("actor/")}
 NODES = {role for role in ROLES if role.startswith("node/")}
-READERS = {*PROCESSORS, *ACTORS, "archivist", "operator", "reader", "keeper"}
-LOUD = set(ROLES) - {"dashboard"}
+READERS = {*PROCESSORS, *ACTORS, "archivist", "operator", "reader", "keeper", "dashboard"}
+LOUD = set(ROLES) - {"browser"}
 NOBODY: set[str] = set()
 
 
@@ -120,7 +120,7 @@ def publishing() -> dict[str, set[str]]:
 
 
 SUBSCRIBING: dict[str, set[str]] = {
-    "nemesis.events": {"dashboard"},
+    "nemesis.events": {"browser"},
     "nemesis.events.>": NOBODY,
     "nemesis.events.*.*": NOBODY,
     "nemesis.telemetry.>": NOBODY,

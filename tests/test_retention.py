@@ -150,10 +150,10 @@ def test_the_servers_own_max_age_would_lose_what_is_to_be_kept_for_ever(tmp_path
 
 
 @pytest.mark.server
-def test_events_reach_the_dashboard_and_positions_do_not(tmp_path: Path) -> None:
+def test_events_reach_the_browser_and_positions_do_not(tmp_path: Path) -> None:
     async def body(server: Server) -> None:
         async with (
-            await server.connect("dashboard") as dashboard,
+            await server.connect("browser") as browser,
             await server.connect("processor/healer") as healer,
         ):
             seen: list[tuple[str, bytes]] = []
@@ -161,8 +161,8 @@ def test_events_reach_the_dashboard_and_positions_do_not(tmp_path: Path) -> None
             async def see(msg: object) -> None:
                 seen.append((msg.headers["Nats-Subject"], msg.data))  # type: ignore[attr-defined]
 
-            await dashboard.connection.subscribe("nemesis.events", see)
-            await dashboard.connection.flush()
+            await browser.connection.subscribe("nemesis.events", see)
+            await browser.connection.flush()
             subject = "nemesis.events.recovery_decided.llama"
             await healer.commit(
                 [
@@ -170,7 +170,7 @@ def test_events_reach_the_dashboard_and_positions_do_not(tmp_path: Path) -> None
                     Message(subject=subject, payload=b"decided"),
                 ]
             )
-            await until(lambda: bool(seen), "the dashboard hears of it")
+            await until(lambda: bool(seen), "the browser hears of it")
             assert seen == [(subject, b"decided")]
 
     in_cell(tmp_path, body)

@@ -11,11 +11,19 @@ from typing import Any, Final
 import msgspec
 
 from nemesis.processors.fold import Input
+from nemesis.processors.incident.names import incident_of
 from nemesis.schemas.decided import Decision, RecoveryWithheld
 from nemesis.schemas.done import Attempt, AttemptCompleted, AttemptFailed, AttemptOutcomeUnknown
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Record
-from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.inferred import (
+    FailurePredicted,
+    FaultAttributed,
+    IncidentClosed,
+    IncidentCosted,
+    IncidentGrouped,
+    IncidentOpened,
+)
 from nemesis.schemas.operated import DecisionApproved, DecisionVetoed, NoteAdded
 
 
@@ -26,6 +34,16 @@ class NoIncidentError(NemesisError):
 
 
 _OF_DECISIONS: Final = (Attempt, DecisionApproved, DecisionVetoed)
+_OF_INCIDENTS: Final = (
+    FailurePredicted,
+    FaultAttributed,
+    IncidentClosed,
+    IncidentCosted,
+    IncidentGrouped,
+    IncidentOpened,
+    NoteAdded,
+    RecoveryWithheld,
+)
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -109,6 +127,16 @@ class Incident(msgspec.Struct):
         return ""
 
     @property
+    def closed(self) -> IncidentClosed | None:
+        """How it ended; None while it is open, again or still."""
+        for entry in reversed(self.entries):
+            if isinstance(entry.data, IncidentClosed):
+                return entry.data
+            if isinstance(entry.data, IncidentOpened):
+                return None
+        return None
+
+    @property
     def outcome(self) -> str:
         """recovered, failed, unknown, vetoed, withheld, open, or no action."""
         decided = False
@@ -134,13 +162,17 @@ class Incidents:
         self.by_id: Final[dict[str, Incident]] = {}
         self._by_decision: Final[dict[str, str]] = {}
         self._by_evidence: Final[dict[str, str]] = {}
-        """A producer's fact -> the incident whose verdict cites it."""
+        """The name after a producer's fact, or a member's -> the incident that it belongs to."""
         for record in records:
             self.see(record)
 
     def see(self, record: Record) -> Entry | None:
         """Take note of an event; its entry if it belongs to an incident."""
-        item = Input(record)
+        return self.take(Input(record))
+
+    def take(self, item: Input) -> Entry | None:
+        """The same, for a record that others read too."""
+        record = item.record
         if item.space != "events" or item.decoded() is None:
             return None
         data = item.value
@@ -161,29 +193,40 @@ class Incidents:
         )
         self.by_id.setdefault(incident, Incident(incident)).entries.append(entry)
         if isinstance(data, FaultAttributed):
-            self._join(data)
+            for evidence in data.evidence:
+                self._join(incident_of(evidence.fact), incident)
+        elif isinstance(data, IncidentGrouped):
+            self._join(data.member, incident)
         return entry
 
-    def _join(self, verdict: FaultAttributed) -> None:
-        """What was named after a fact that this verdict cites belongs to its incident."""
-        one = self.by_id[verdict.incident]
-        for evidence in verdict.evidence:
-            self._by_evidence.setdefault(evidence.fact, verdict.incident)
-            other = self.by_id.get(evidence.fact)
-            if other is not None and other is not one:
-                one.entries = sorted([*one.entries, *other.entries], key=lambda entry: entry.seq)
-                del self.by_id[evidence.fact]
+    def _join(self, name: str, incident: str) -> None:
+        """What goes by this name, a fact that was cited for example, belongs to the incident."""
+        self._by_evidence.setdefault(name, incident)
+        other = self.by_id.get(name)
+        if other is None or name == incident or self._by_evidence[name] != incident:
+            return
+        one = self.by_id[incident]
+        one.entries = sorted([*one.entries, *other.entries], key=lambda entry: entry.seq)
+        del self.by_id[name]
+
+    def forget(self, id: str) -> None:
+        """Let go of an incident that is long over."""
+        del self.by_id[id]
+        for known in (self._by_decision, self._by_evidence):
+            for name in [name for name, incident in known.items() if incident == id]:
+                del known[name]
 
     def named(self, id: str) -> str:
         """The incident that goes by this name now."""
-        return self._by_evidence.get(id, id)
+        name = incident_of(id)
+        return self._by_evidence.get(name, name)
 
     def _incident_of(self, data: Any) -> str:
         if isinstance(data, Decision):
-            self._by_decision[data.decision] = data.incident
-            return data.incident
-        if isinstance(data, FaultAttributed | RecoveryWithheld | NoteAdded):
-            return data.incident
+            self._by_decision[data.decision] = incident_of(data.incident)
+            return incident_of(data.incident)
+        if isinstance(data, _OF_INCIDENTS):
+            return incident_of(data.incident) if data.incident else ""
         if isinstance(data, _OF_DECISIONS):
             return self._by_decision.get(data.decision, "")
         return ""

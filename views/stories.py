@@ -92,10 +92,11 @@ def _entry_line(entry: Entry, began_ns: int) -> str:
     after_s = (entry.stored_ns - began_ns) / 1e9
     causes = " ".join(map(str, entry.cause))
     cause = f"  <- {causes}" if causes else ""
-    return f"{after_s:+9.3f} s {entry.seq:>9} {entry.fact:<22} {_deed(entry.data)}{cause}"
+    return f"{after_s:+9.3f} s {entry.seq:>9} {entry.fact:<22} {deed(entry.data)}{cause}"
 
 
-def _deed(data: Any) -> str:
+def deed(data: Any) -> str:
+    """What an event says, in a line."""
     match data:
         case QuiesceDecided():
             return f"hold {data.job} in epoch {data.epoch} ({data.mode}): {data.reason}"

@@ -155,7 +155,7 @@ async def probe(server: Server, load_s: int) -> list[float]:
     """Publish one Xid 79 a second; milliseconds until its verdict is out."""
     arrived: dict[str, float] = {}
     latencies_ms: list[float] = []
-    async with await server.connect("dashboard") as dashboard:
+    async with await server.connect("browser") as browser:
 
         async def on_event(msg: object) -> None:
             text = getattr(msg, "data", b"")
@@ -163,7 +163,7 @@ async def probe(server: Server, load_s: int) -> list[float]:
                 at = text.index(b"gpu/probe") + 4
                 arrived.setdefault(text[at : at + 8].decode(), time.perf_counter())
 
-        await dashboard.connection.subscribe("nemesis.events", on_event)
+        await browser.connection.subscribe("nemesis.events", on_event)
         for i in range(load_s):
             node = f"probe{i:03d}"
             async with await server.connect(f"node/{node}") as log:

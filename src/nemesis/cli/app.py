@@ -5,6 +5,7 @@ import typer
 from nemesis.cli.act import act
 from nemesis.cli.check import check
 from nemesis.cli.clock import clock
+from nemesis.cli.dashboard import dashboard
 from nemesis.cli.demo import demo
 from nemesis.cli.events import events, telemetry
 from nemesis.cli.incident import incident
@@ -47,6 +48,7 @@ app.add_typer(act, name="act")
 app.command()(check)
 app.command()(clock)
 app.command()(credentials)
+app.command()(dashboard)
 app.command()(demo)
 app.command()(events)
 app.command()(incident)

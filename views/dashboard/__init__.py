@@ -1,0 +1,1 @@
+"""The page: the log folded into one document, served to browsers that can change nothing."""

@@ -1,0 +1,142 @@
+"""Reads the log for the page: what was, then what comes, for as long as the server runs.
+
+The past is read by subject: inventories and events; samples of the past say nothing that is shown.
+Then everything is followed, because who has fallen silent can be told by hearing all.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from nemesis.replay.slices import matching
+from nemesis.schemas.facts import Record
+from nemesis.streams.contexts import Target
+from nemesis.streams.errors import InputGapError, LogUnavailableError
+from nemesis.streams.log import Log
+from nemesis.streams.provision import require_streams
+from nemesis.views.dashboard.board import Board
+from nemesis.views.dashboard.hub import Hub
+
+ROLE: Final = "dashboard"
+CHECK_PERIOD_S: Final = 1.0
+RECORDS_AT_ONCE: Final = 500  # between two looks at what browsers ask for
+_PAST: Final = ("nemesis.telemetry.*.inventory", "nemesis.events.>")
+
+
+class Live:
+    """Feeds a hub from a log."""
+
+    def __init__(self, hub: Hub, log: Log, *, cell: str, where: str) -> None:
+        self.hub: Final = hub
+        self.log: Final = log
+        self.task: asyncio.Task[None] | None = None
+        """Ends only with an error."""
+        self._cell: Final = cell
+        self._where: Final = where
+
+    async def run(self) -> None:
+        """Read for ever; a log that was rolled back is read anew.
+
+        Raises:
+            LogUnavailableError: the connection is closed for good.
+        """
+        while True:
+            last_seq = await self._past()
+            self.hub.ready = self.hub.connected = True
+            self.hub.publish()
+            following = asyncio.ensure_future(self._follow(last_seq + 1))
+            watching = asyncio.ensure_future(self._watch())
+            try:
+                await asyncio.wait({following, watching}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (following, watching):
+                    task.cancel()
+            for task in (following, watching):
+                with suppress(asyncio.CancelledError, InputGapError):
+                    await task
+            self.hub.replace(Board(cell=self._cell, where=self._where))
+            self.hub.ready = False
+
+    async def fact(self, seq: int) -> Record | None:
+        """A record of the log, if it still has it."""
+        with suppress(LogUnavailableError):
+            return await self.log.get(seq)
+        return None
+
+    async def last_sample(self, token: str) -> Record | None:
+        """The newest sample of a node, by the token of its name."""
+        with suppress(LogUnavailableError):
+            return await self.log.last(f"nemesis.telemetry.{token}.sample")
+        return None
+
+    async def _past(self) -> int:
+        """Read what was; the sequence up to which that is all."""
+        board = self.hub.board
+        last_seq = (await self.log.bounds()).last_seq
+        count = 0
+        for subject in _PAST:
+            async for record in matching(self.log, subject):
+                if record.seq > last_seq:
+                    break
+                board.see(record)
+                count += 1
+                if count % RECORDS_AT_ONCE == 0:
+                    self.hub.publish()
+                    await asyncio.sleep(0)
+        tick = await self.log.last("nemesis.telemetry.clock.tick")
+        if tick is not None and tick.seq <= last_seq:
+            board.see(tick)
+        board.listen(time.time_ns())
+        return last_seq
+
+    async def _follow(self, from_seq: int) -> None:
+        board = self.hub.board
+        async with self.log.reader(from_seq) as reader:
+            async for records in reader:
+                for at, record in enumerate(records):
+                    board.see(record)
+                    if at % RECORDS_AT_ONCE == 0:
+                        await asyncio.sleep(0)
+                self.hub.publish()
+
+    async def _watch(self) -> None:
+        """Return when the log ends before what was read."""
+        while True:
+            await asyncio.sleep(CHECK_PERIOD_S)
+            read_seq = self.hub.board.last_seq
+            try:
+                bounds = await self.log.bounds()
+            except LogUnavailableError:
+                if self.log.connection.client.is_closed:
+                    raise
+                connected = False
+            else:
+                connected = True
+                if bounds.last_seq < read_seq:
+                    return
+            if connected != self.hub.connected:
+                self.hub.connected = connected
+                self.hub.board.touch_log()
+                self.hub.publish()
+
+
+@asynccontextmanager
+async def reading(target: Target, *, cell: str, where: str) -> AsyncIterator[Live]:
+    """A hub that is being fed; ends with the context.
+
+    Raises:
+        WrongCredentialsError, LogUnavailableError: no way in.
+        NoStreamsError: a server on which no log was made.
+    """
+    async with await target.connect(ROLE, name="nemesis dashboard") as log:
+        await require_streams(log.connection, target.url)
+        hub = Hub(Board(cell=cell, where=where))
+        live = Live(hub, log, cell=cell, where=where)
+        live.task = asyncio.create_task(live.run(), name="reading the log")
+        try:
+            yield live
+        finally:
+            live.task.cancel()
+            await asyncio.wait({live.task})

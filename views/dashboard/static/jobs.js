@@ -1,0 +1,21 @@
+// The jobs: who trains, where it stands, and where its time went.
+
+import { $, count, h, plural, reconcile } from "./dom.js";
+import { on, state } from "./store.js";
+
+export function startJobs() {
+  on(["all", "jobs"], draw);
+}
+
+function draw() {
+  const box = $("jobs");
+  if (!state.jobs.length) return box.replaceChildren(h("p", { class: "none" }, "No job has been submitted."));
+  return reconcile(box, state.jobs, (job) => job.job, (job) => JSON.stringify(job), item);
+}
+
+function item(job) {
+  const whole = job.world === job.world_submitted;
+  return h("article", { class: "job" },
+    h("p", { class: "line" }, h("strong", {}, job.job), h("span", { class: whole ? "" : "short" }, `${count(job.world)} of ${count(job.world_submitted)} ranks`)),
+    h("p", { class: "line dim" }, h("span", {}, plural(job.nodes_count, "node", "nodes")), h("span", {}, plural(job.spares_count, "spare", "spares")), h("span", {}, `epoch ${job.epoch}`), job.step ? h("span", {}, `step ${count(job.step)}`) : null));
+}

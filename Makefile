@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 CODE := actors processors producers replay schemas sim src streams tests views
 
 .DEFAULT_GOAL := help
-.PHONY: help sim test compose-test lint lint-all format bench bench-long campaign generate clean
+.PHONY: help sim test compose-test lint lint-all format bench bench-long campaign scenarios generate clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ bench-long: $(VENV)/.dev ## The soaks: catch-up of 5 million messages within 1 G
 
 campaign: $(VENV)/.dev ## Fault campaigns, 50 repetitions a cut, and mutation testing (hours)
 	@$(BIN)/python -m tests.faults.campaign
+
+scenarios: $(VENV)/.dev ## Every scenario with ten seeds, in virtual time (two minutes); `python -m tests.scenarios --speed 4` on the wire
+	@$(BIN)/python -m tests.scenarios
 
 generate: $(VENV)/.dev ## Rebuild what is generated: tables, JSON Schema, AsyncAPI
 	@$(BIN)/python -m tests.generate

@@ -3,7 +3,8 @@
 # and no other. Each service runs under a user id of its own, so file modes keep them apart.
 set -eu
 umask 077
-nemesis credentials --out /seeds/all --nodes "$(seq -s , -f n%03g 1 16)" >/tmp/authorization.conf
+nemesis credentials --out /seeds/all --nodes "$(seq -s , -f n%03g 1 16)" \
+  --switches "$(seq -s , -f leaf%02g 1 4)" >/tmp/authorization.conf
 
 # give SERVICE UID SEED...: the folder /seeds/SERVICE, readable by UID alone
 give() {
@@ -28,7 +29,7 @@ give operator 10008 operator reader
 give browser 10009 browser
 give dashboard 10012 dashboard
 mkdir -p /seeds/simulator
-cp /seeds/all/node-*.nk /seeds/all/sim.nk /seeds/all/operator.nk /seeds/simulator/
+cp /seeds/all/node-*.nk /seeds/all/collector-*.nk /seeds/all/sim.nk /seeds/all/operator.nk /seeds/simulator/
 give simulator 10010
 
 # the folders on the way are nobody's secret; what lies in them is

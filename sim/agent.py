@@ -17,9 +17,8 @@ from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankState, Report
 from nemesis.schemas.rank_ranges import format_ranks, parse_ranks
 from nemesis.sim.cluster import Cluster
-from nemesis.sim.faults import pid_of
 from nemesis.sim.follower import Accepted, Deed, deeds, judge
-from nemesis.sim.job import Job, Rank
+from nemesis.sim.job import Job, Rank, pid_of
 from nemesis.sim.rendezvous import Rendezvous
 from nemesis.sim.witness import Witness
 from nemesis.sim.world import NodeDevices

@@ -18,11 +18,14 @@ from msgspec.structs import replace
 from nemesis.schemas.operated import JobEnded, Operation, PolicyApplied
 from nemesis.schemas.tokens import name_of
 from nemesis.sim.clock import SimClock
-from nemesis.sim.cluster import Cluster, Scenario
-from nemesis.sim.faults import Fault, plan_faults
+from nemesis.sim.cluster import Cluster
+from nemesis.sim.faults import plan_faults
+from nemesis.sim.ledger import Truth
 from nemesis.sim.operator import BY, REASON, demo_policy, publish, submission
+from nemesis.sim.scenario import Scenario
 from nemesis.sim.simulation import Simulation
-from nemesis.sim.stage import Stage, Truth
+from nemesis.sim.stage import Stage, wire_roles
+from nemesis.sim.symptoms import Fault
 from nemesis.streams.contexts import Target
 from nemesis.streams.credentials import seed_path
 from nemesis.streams.crew import background
@@ -85,12 +88,12 @@ async def run(
                 await asyncio.sleep(options.every_s or float("inf"))
                 for fault in _next_faults(simulation, options, turn):
                     since_ns = clock.now_ns() - clock.start_ns
-                    simulation.inject(replace(fault, onset_ns=since_ns + fault.onset_ns))
+                    simulation.inject(fault.later(since_ns))
 
 
 def missing_seeds(folder: Path, cluster: Cluster) -> list[str]:
     """Roles that a simulation needs and that have no seed in this folder."""
-    roles = ["operator", "sim", *(f"node/{node}" for node in cluster.node_names)]
+    roles = ["operator", "sim", *wire_roles(cluster)]
     return [role for role in roles if not seed_path(folder, role).is_file()]
 
 

@@ -14,12 +14,13 @@ import msgspec
 from nemesis.processors.catalogue import CATALOGUE
 from nemesis.schemas.facts import encode_observation
 from nemesis.sim.clock import SimClock
-from nemesis.sim.cluster import Cluster, Scenario
+from nemesis.sim.cluster import Cluster
 from nemesis.sim.faults import plan_faults
 from nemesis.sim.operator import set_up, submission
+from nemesis.sim.scenario import Scenario
 from nemesis.sim.show import Show
 from nemesis.sim.simulation import Simulation
-from nemesis.sim.stage import Stage
+from nemesis.sim.stage import Stage, wire_roles
 from nemesis.sim.watcher import Emit, Watcher
 from nemesis.streams import crew, ticker
 from nemesis.streams.crew import ARCHIVIST, JOB_ACTOR
@@ -119,8 +120,7 @@ async def running_cell(
 
 def _server(options: Options) -> Server:
     """A server on an empty store."""
-    roles = [f"node/{node}" for node in options.cluster.node_names]
-    return Server(options.cell, roles=roles, limits=LIMITS, empty=True)
+    return Server(options.cell, roles=wire_roles(options.cluster), limits=LIMITS, empty=True)
 
 
 async def _set_up(options: Options, server: Server) -> None:

@@ -1,4 +1,4 @@
-"""The cluster that is simulated, its job and its scenarios, as a TOML file describes them."""
+"""The cluster that is simulated and its job, as a TOML file describes them."""
 
 import tomllib
 from pathlib import Path
@@ -11,8 +11,6 @@ from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.observed import GpuDescribed, NicDescribed
 
 DEFAULT: Final = Path(__file__).with_name("cluster.toml")
-
-FaultKind = Literal["xid79", "xid48", "rank-exit", "node-lost"]
 
 
 class BadClusterError(NemesisError):
@@ -57,30 +55,12 @@ class JobModel(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     grace_s: float
 
 
-class FaultPlanned(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """One thing to break; a node or GPU that is not named is drawn by the seed."""
-
-    kind: FaultKind
-    after_s: float
-    node: str = ""
-    gpu: int = -1
-
-
-class Scenario(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What is broken in one run, and when."""
-
-    name: str
-    title: str
-    faults: tuple[FaultPlanned, ...]
-
-
 class Cluster(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """A cluster file."""
 
     cluster: ClusterSize
     node: NodeModel
     job: JobModel
-    scenario: tuple[Scenario, ...]
 
     @property
     def node_names(self) -> tuple[str, ...]:
@@ -96,6 +76,12 @@ class Cluster(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
     def spares(self) -> tuple[str, ...]:
         """The nodes that stand by."""
         return self.node_names[self.job.nodes :]
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The leaf switches, `leaf01` first."""
+        count = -(-self.cluster.nodes // self.cluster.nodes_per_leaf)
+        return tuple(f"leaf{number:02d}" for number in range(1, count + 1))
 
     @property
     def ranks_per_node(self) -> int:
@@ -141,18 +127,6 @@ class Cluster(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
             for index, pci in enumerate(self.node.nics)
         )
 
-    def scenario_named(self, name: str) -> Scenario:
-        """The scenario of that name.
-
-        Raises:
-            BadClusterError: there is none.
-        """
-        for scenario in self.scenario:
-            if scenario.name == name:
-                return scenario
-        known = ", ".join(each.name for each in self.scenario)
-        raise BadClusterError(f"no scenario {name!r}, expected one of: {known}")
-
 
 def load_cluster(path: Path = DEFAULT) -> Cluster:
     """The cluster that a file describes.
@@ -172,6 +146,7 @@ def load_cluster(path: Path = DEFAULT) -> Cluster:
         (0 < job.nodes <= cluster.cluster.nodes, "job.nodes must be 1 to cluster.nodes"),
         (cluster.cluster.nodes_per_leaf > 0, "cluster.nodes_per_leaf must be positive"),
         (len(cluster.node.gpus) > 0, "node.gpus must name at least one GPU"),
+        (len(cluster.node.nics) == len(cluster.node.gpus), "node.nics must be one for each GPU"),
         (job.step_ms > 0 and job.allreduce_ms > 0, "job.step_ms, allreduce_ms must be positive"),
         (job.world_min <= cluster.world, "job.world_min is larger than the job's world"),
     )

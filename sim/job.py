@@ -2,9 +2,11 @@
 
 Pure: time comes in as an argument and compute times follow from the seed. Every step ends in one
 all-reduce over the members of an epoch. It completes only when all of them run in that epoch, agree
-on who the members are, stand at the same step and have arrived; so a dead rank stalls all, and a
-membership that only some were told stalls as well. Completion is atomic: the survivors of a failure
-stand at one common step. Durations are modelled, and everything made from them is "simulated".
+on who the members are, stand at the same step, call the same, have arrived and can be reached; so a
+dead rank stalls all, and a membership that only some were told stalls as well. Completion is
+atomic: the survivors of a failure stand at one common step. Slowness and cut links belong to places
+(a node, a GPU and its NIC), not to ranks: who moves away leaves them behind. Durations are
+modelled, and everything made from them is "simulated".
 """
 
 from bisect import insort
@@ -23,6 +25,11 @@ NEVER_NS: Final = 2**62
 ARRIVALS_MAX: Final = 20  # what a recorder keeps of the past
 
 
+def pid_of(rank: int) -> int:
+    """The process id of a rank on its node."""
+    return 40_000 + rank
+
+
 class Rank(msgspec.Struct):
     """One rank's process."""
 
@@ -36,12 +43,18 @@ class Rank(msgspec.Struct):
     """The last step that it finished."""
     ready_ns: int = 0
     """When it arrives at the next collective."""
+    began_ns: int = 0
+    """When the step that it is in began."""
     step_ns: int = 0
-    """How long the last step took."""
+    """How long the last step took, waiting for the others included."""
+    own_ns: int = 0
+    """Of it: until the rank entered the step's collective."""
     completed_count: int = 0
     """Collectives that it finished in this process group."""
     arrivals: list[tuple[int, int]] = []
     """(collective, when it was enqueued), the last ones."""
+    strays: str = ""
+    """In what its next collective differs from that of the others: operation or size."""
     returncode: int | None = None
 
 
@@ -51,7 +64,12 @@ class StepDone(msgspec.Struct, frozen=True):
     epoch: int
     step: int
     at_ns: int
-    world: int
+    members: frozenset[int]
+
+    @property
+    def world(self) -> int:
+        """How many ranks."""
+        return len(self.members)
 
 
 class Job:
@@ -72,7 +90,14 @@ class Job:
         self.history: Final[list[StepDone]] = []
         self.restarts_count = 0
         """Processes that were started anew."""
+        self._width: Final = cluster.ranks_per_node
+        self._slow: Final[dict[tuple[str, int], int]] = {}
+        """Per mille of a place: GPU `index` of a node, or -1 for all of it, unevenly."""
+        self._delayed: Final[dict[int, int]] = {}
+        self._cut: Final[set[tuple[str, int]]] = set()
+        self._mended_ns = start_ns
         for rank in self.ranks.values():
+            rank.began_ns = start_ns
             rank.ready_ns = start_ns + self._compute_ns(rank)
 
     def advance(self, now_ns: int) -> None:
@@ -80,6 +105,7 @@ class Job:
         for rank in self.ranks.values():
             if rank.stage == "starting" and rank.ready_ns <= now_ns:
                 rank.stage = "running"
+                rank.began_ns = rank.ready_ns
                 rank.ready_ns += self._compute_ns(rank)
         while (due := self._due(now_ns)) is not None:
             self._complete(*due)
@@ -97,6 +123,27 @@ class Job:
     def stick(self, number: int) -> None:
         """The rank never arrives at a collective again."""
         self.ranks[number].ready_ns = NEVER_NS
+
+    def stray(self, number: int, differs_in: str) -> None:
+        """The rank calls another collective than the others, and does so again after a rejoin."""
+        self.ranks[number].strays = differs_in
+
+    def delay(self, number: int, delay_ns: int) -> None:
+        """The rank's next step takes so much longer."""
+        self._delayed[number] = delay_ns
+
+    def slow(self, node: str, index: int, per_mille: int) -> None:
+        """Compute at a place takes this much longer from the next step on; index -1: the node."""
+        self._slow[node, index] = per_mille
+
+    def cut(self, node: str, index: int) -> None:
+        """The rank at a place reaches no other node."""
+        self._cut.add((node, index))
+
+    def mend(self, node: str, index: int, now_ns: int) -> None:
+        """It reaches them again; what waited is sent again."""
+        self._cut.discard((node, index))
+        self._mended_ns = now_ns
 
     def kill(self, number: int, returncode: int) -> bool:
         """A process ends by itself; whether it was alive until now."""
@@ -127,7 +174,8 @@ class Job:
         rank.stage, rank.epoch, rank.members = "running", epoch, frozenset(members)
         # a new process group counts its collectives from zero
         rank.completed_count, rank.arrivals = 0, []
-        rank.ready_ns = now_ns + self._model.shrink_ms * MS + self._compute_ns(rank)
+        rank.began_ns = now_ns + self._model.shrink_ms * MS
+        rank.ready_ns = rank.began_ns + self._compute_ns(rank)
 
     def start(
         self,
@@ -146,7 +194,7 @@ class Job:
         insort(self._on_node.setdefault(node, []), rank, key=lambda each: each.number)
         rank.stage, rank.epoch, rank.members = "starting", epoch, frozenset(members)
         rank.step, rank.completed_count, rank.arrivals = step, 0, []
-        rank.returncode = None
+        rank.returncode, rank.strays = None, ""
         rank.ready_ns = now_ns + self._model.start_ms * MS
         self.restarts_count += 1
 
@@ -185,12 +233,15 @@ class Job:
                 and each.epoch == rank.epoch
                 and each.members == rank.members
                 and each.step == rank.step
+                and not each.strays
+                and (each.node, each.number % self._width) not in self._cut
                 for each in group
             )
             if not together:
                 continue
-            at_ns = max(each.ready_ns for each in group) + self._model.allreduce_ms * MS
-            if best is None or at_ns < best[1]:
+            began_ns = max(self._mended_ns, *(each.ready_ns for each in group))
+            at_ns = began_ns + self._model.allreduce_ms * MS
+            if at_ns <= now_ns and (best is None or at_ns < best[1]):
                 best = group, at_ns
         return best
 
@@ -200,12 +251,18 @@ class Job:
             rank.arrivals = [*rank.arrivals[1 - ARRIVALS_MAX :], enqueued]
             rank.completed_count += 1
             rank.step += 1
-            compute_ns = self._compute_ns(rank)
-            rank.step_ns = compute_ns + self._model.allreduce_ms * MS
-            rank.ready_ns = at_ns + compute_ns
+            rank.step_ns = at_ns - rank.began_ns
+            rank.own_ns = rank.ready_ns - rank.began_ns
+            rank.began_ns = at_ns
+            rank.ready_ns = at_ns + self._compute_ns(rank)
         first = group[0]
-        self.history.append(StepDone(first.epoch, first.step, at_ns, len(group)))
+        self.history.append(StepDone(first.epoch, first.step, at_ns, first.members))
 
     def _compute_ns(self, rank: Rank) -> int:
-        draw = Random(f"{self._seed}/{rank.number}/{rank.step}").randrange(SPREAD_PER_MILLE)
-        return self._model.step_ms * MS * (1000 + draw) // 1000
+        random = Random(f"{self._seed}/{rank.number}/{rank.step}")
+        draw = random.randrange(SPREAD_PER_MILLE)
+        draw += self._slow.get((rank.node, rank.number % self._width), 0)
+        if of_host := self._slow.get((rank.node, -1), 0):
+            draw += of_host * random.randrange(700, 1_300) // 1000
+        delay_ns = self._delayed.pop(rank.number, 0)
+        return self._model.step_ms * MS * (1000 + draw) // 1000 + delay_ns

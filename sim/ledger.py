@@ -10,8 +10,7 @@ import msgspec
 
 from nemesis.schemas.codes import Action, FaultClass
 from nemesis.schemas.errors import MalformedFactError
-from nemesis.sim.cluster import FaultKind
-from nemesis.sim.faults import Fault
+from nemesis.sim.symptoms import Fault
 
 TRUTH_STREAM: Final = "NEMESIS_TRUTH"
 
@@ -20,17 +19,28 @@ class FaultInjected(msgspec.Struct, kw_only=True, frozen=True, tag="fault_inject
     """One thing broke."""
 
     at_ns: int
-    """Simulated time, which is log time."""
-    kind: FaultKind
+    """When it strikes, in simulated time, which is log time."""
+    kind: str
     node: str
     culprit: str
+    """The component that it sits in."""
     classes: tuple[FaultClass, ...]
     lost_ranks: tuple[int, ...]
     actions: tuple[Action, ...]
+    began_ns: int
+    """When the first of it could be seen; earlier than at_ns where something announces it."""
+    over_ns: int
+    """When its last symptom appears."""
+    components: tuple[str, ...] = ()
+    """Any of these is right to name; none for a decoy."""
+    harmless: tuple[str, ...] = ()
+    """What else may be named: it went down with the culprit."""
+    stalls: bool = True
+    """The job stands still from then on."""
 
 
 class MembershipFormed(msgspec.Struct, kw_only=True, frozen=True, tag="membership_formed"):
-    """The job finished its first step in an epoch: it really goes on."""
+    """The job finished its first step in an epoch, or after a stall: it really goes on."""
 
     at_ns: int
     epoch: int
@@ -40,7 +50,11 @@ class MembershipFormed(msgspec.Struct, kw_only=True, frozen=True, tag="membershi
     """Steps finished twice since the job began."""
     restarts_count: int
     """Processes started anew since the job began."""
+    members: str = ""
+    """In rank_ranges form."""
 
+
+Truth = FaultInjected | MembershipFormed
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final[msgspec.json.Decoder[FaultInjected | MembershipFormed]] = msgspec.json.Decoder(
@@ -63,6 +77,11 @@ def injected(fault: Fault, start_ns: int) -> FaultInjected:
         classes=fault.classes,
         lost_ranks=fault.lost_ranks,
         actions=fault.actions,
+        began_ns=start_ns + fault.began_ns,
+        over_ns=start_ns + fault.over_ns,
+        components=fault.components,
+        harmless=fault.harmless,
+        stalls=fault.stalls,
     )
 
 

@@ -3,7 +3,7 @@
 Written with the operator's credential, as facts with name and reason, like any act of a person.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -49,11 +49,18 @@ def submission(cluster: Cluster, at_ns: int) -> JobSubmitted:
 async def set_up(
     log: Log, cluster: Cluster, versions: Mapping[str, Iterable[int]], at_ns: int
 ) -> None:
-    """Policy, then the newest version of each processor, then the job.
+    """Do all that a person would do.
 
     Raises:
         LogUnavailableError: the log did not answer.
     """
+    await publish(log, beginning(cluster, versions, at_ns), at_ns)
+
+
+def beginning(
+    cluster: Cluster, versions: Mapping[str, Iterable[int]], at_ns: int
+) -> list[tuple[Operation, str]]:
+    """Policy, then the newest version of each processor, then the job, each with its key."""
     policy = msgspec.Raw(msgspec.json.encode(demo_policy()))
     acts: list[tuple[Operation, str]] = [
         (PolicyApplied(at_ns=at_ns, by=BY, reason=REASON, policy=policy), "policy")
@@ -64,7 +71,7 @@ async def set_up(
         )
         acts.append((activated, name))
     acts.append((submission(cluster, at_ns), cluster.job.name))
-    await publish(log, acts, at_ns)
+    return acts
 
 
 async def publish(log: Log, acts: Iterable[tuple[Operation, str]], at_ns: int) -> None:
@@ -73,12 +80,17 @@ async def publish(log: Log, acts: Iterable[tuple[Operation, str]], at_ns: int) -
     Raises:
         LogUnavailableError: the log did not answer.
     """
+    for subject, payload in messages(acts, at_ns):
+        await log.publish(subject, payload)
+
+
+def messages(acts: Iterable[tuple[Operation, str]], at_ns: int) -> Iterator[tuple[str, bytes]]:
+    """Subject and payload of each act."""
     for number, (act, key) in enumerate(acts, 1):
-        subject, payload = encode_conclusion(
+        yield encode_conclusion(
             id=f"{BY}/{at_ns}/{number}",
             source=f"/operators/{BY}",
             at_ns=at_ns,
             data=act,
             key=key,
         )
-        await log.publish(subject, payload)

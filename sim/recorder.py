@@ -11,6 +11,7 @@ from nemesis.producers.origin import Origin
 from nemesis.schemas.observed import CollectiveRecorded
 from nemesis.sim.job import Rank
 
+STRAY_SIZE: Final = 6_553_600  # half a bucket: the last one of a model with one layer less
 GRADIENT_BUCKET: Final = 13_107_200  # 25 MiB of bfloat16: DistributedDataParallel's bucket
 TIMEOUT_MS: Final = 600_000  # torch.distributed's default for NCCL
 
@@ -21,7 +22,7 @@ def dump_of(rank: Rank, now_ns: int) -> dict[str, Any]:
     enqueued = rank.completed_count
     if rank.stage in ("running", "held") and rank.ready_ns <= now_ns:
         enqueued += 1
-        entries.append(_entry(enqueued, rank.ready_ns, False))
+        entries.append(_entry(enqueued, rank.ready_ns, False, strays=rank.strays))
     return {
         "version": "2.9",
         "nccl_version": "2.27.3",
@@ -60,7 +61,9 @@ def missing(origin: Origin, job: str, rank: int, now_ns: int) -> CollectiveRecor
     )
 
 
-def _entry(number: int, created_ns: int, completed: bool) -> dict[str, Any]:
+def _entry(number: int, created_ns: int, completed: bool, *, strays: str = "") -> dict[str, Any]:
+    gathers = strays == "operation"
+    size = STRAY_SIZE if strays == "size" else GRADIENT_BUCKET
     return {
         "record_id": number,
         "pg_id": 0,
@@ -68,11 +71,12 @@ def _entry(number: int, created_ns: int, completed: bool) -> dict[str, Any]:
         "collective_seq_id": number,
         "p2p_seq_id": 0,
         "op_id": number,
-        "profiling_name": "nccl:all_reduce",
+        # torch, ProcessGroupNCCL::_allgather_base
+        "profiling_name": "nccl:_all_gather_base" if gathers else "nccl:all_reduce",
         "time_created_ns": created_ns,
-        "input_sizes": [[GRADIENT_BUCKET]],
+        "input_sizes": [[size]],
         "input_dtypes": ["BFloat16"],
-        "output_sizes": [[GRADIENT_BUCKET]],
+        "output_sizes": [[size]],
         "output_dtypes": ["BFloat16"],
         "state": "completed" if completed else "started",
         "time_discovered_started_ns": created_ns,

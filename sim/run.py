@@ -12,11 +12,12 @@ import msgspec
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.sim.cell import Options, RunningCell, running_cell
-from nemesis.sim.ledger import FaultInjected, MembershipFormed
-from nemesis.sim.score import Score, score
+from nemesis.sim.ending import judged
+from nemesis.sim.ledger import Truth
+from nemesis.sim.score import Score
 from nemesis.sim.show import look_further
 from nemesis.sim.stage import read_ledger
-from nemesis.sim.watcher import Emit, Truth
+from nemesis.sim.watcher import Emit
 
 
 class Outcome(msgspec.Struct, kw_only=True, frozen=True):
@@ -42,7 +43,9 @@ async def run(options: Options, emit: Emit, on_look: Callable[[str], None]) -> O
     began_s = time.monotonic()
     async with running_cell(options, emit, on_look) as cell:
         duration_ns = round(options.duration_s * 1e9)
-        await cell.watcher.until_over(cell.stage.simulation, duration_ns=duration_ns)
+        await cell.watcher.until_over(
+            cell.stage.simulation, options.scenario, duration_ns=duration_ns
+        )
         outcome = await judge(options, cell, began_s)
         emit(cell.show.score(outcome.score))
         verdicts = [fact.data for fact in outcome.facts if isinstance(fact.data, FaultAttributed)]
@@ -58,12 +61,7 @@ async def judge(options: Options, cell: RunningCell, began_s: float) -> Outcome:
     await cell.stage.end()
     truths = await read_ledger(cell.ledger.connection)
     return Outcome(
-        score=score(
-            [each for each in truths if isinstance(each, FaultInjected)],
-            [each for each in truths if isinstance(each, MembershipFormed)],
-            cell.watcher.facts,
-            job=options.cluster.job.name,
-        ),
+        score=judged(options.scenario, truths, cell.watcher.facts, None),
         truths=tuple(truths),
         facts=tuple(cell.watcher.facts),
         start_ns=cell.clock.start_ns,

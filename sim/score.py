@@ -1,8 +1,9 @@
 """How well NEMESIS did: what the log says against what the ledger knows.
 
-Pure. A component that was named and is neither the culprit, nor what the culprit took down with
-it, is a wrong blame; that is counted apart, because it is the worst error of all. All times are
-simulated time: `at_ns` of a fact is when the log stored it, finer than log time's seconds.
+Pure. A component that was named and is neither a right answer, nor what went down with it, is a
+wrong blame; that is counted apart, because it is the worst error of all. Of a decoy nothing is a
+right answer: whatever is said or done about it is a false alarm. All times are simulated time:
+`at_ns` of a fact is when the log stored it, finer than log time's seconds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,16 +11,23 @@ from typing import Final
 
 import msgspec
 
-from nemesis.schemas.components import node as node_name
-from nemesis.schemas.components import rank as rank_name
-from nemesis.schemas.decided import RecoveryDecided
+from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.facts import Fact
-from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
 from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.sim.ledger import FaultInjected, MembershipFormed
+from nemesis.sim.scenario import Expect
 
-READ: Final = ("fault_attributed", "recovery_decided")
+READ: Final = ("fault_attributed", "failure_predicted", "recovery_decided", "quiesce_decided")
 """Tokens of the facts that are judged."""
+_LOUD_BANDS: Final = ("watch", "act")
+"""Of a prediction: what a person or the healer would act upon."""
+_IDLE_ACTIONS: Final = ("none", "watch", "collect_more")
+"""What hurts nobody, said of anything."""
+
+
+ANYTHING: Final = Expect(goes_on=False)
+"""Nothing is expected of the run."""
 
 
 class FaultScore(msgspec.Struct, kw_only=True, frozen=True):
@@ -38,6 +46,20 @@ class FaultScore(msgspec.Struct, kw_only=True, frozen=True):
     to_verdict_ms: int | None
     to_decision_ms: int | None
     to_resume_ms: int | None
+    is_decoy: bool = False
+    fault_class: str = ""
+    """That of the verdict."""
+    stalls: bool = True
+    """The job had to go on again after it."""
+    predicted_ms: int | None = None
+    """How long before its onset it was predicted."""
+
+    @property
+    def passed(self) -> bool:
+        """Found and answered, or left alone where it is a decoy."""
+        if self.wrong_blame:
+            return False
+        return self.is_decoy or (self.detected and self.class_right and self.action_right)
 
 
 class Score(msgspec.Struct, kw_only=True, frozen=True):
@@ -45,23 +67,21 @@ class Score(msgspec.Struct, kw_only=True, frozen=True):
 
     faults: tuple[FaultScore, ...]
     false_alarms: tuple[str, ...]
-    """Incidents with a culprit that no fault accounts for."""
+    """Incidents, predictions and decisions that no fault accounts for."""
     recovered: bool
-    """After every fault the job went on without the ranks that were lost."""
+    """After every fault that stopped it the job went on, without the ranks that were lost."""
     steps_redone_count: int
     restarts_count: int
     world: int
     """Ranks at the end."""
+    broken: tuple[str, ...] = ()
+    """What the scenario expected of the run and did not hold, a sentence each."""
 
     @property
     def passed(self) -> bool:
         """Everything found, nothing blamed wrongly, the job goes on."""
         return (
-            self.recovered
-            and not self.false_alarms
-            and all(
-                each.detected and each.action_right and not each.wrong_blame for each in self.faults
-            )
+            not self.false_alarms and not self.broken and all(each.passed for each in self.faults)
         )
 
 
@@ -70,96 +90,205 @@ def score(
     memberships: Sequence[MembershipFormed],
     facts: Iterable[Fact],
     *,
-    job: str,
+    expect: Expect = ANYTHING,
 ) -> Score:
     """Judge a run by its log; `facts` in order of the log, those of READ suffice."""
     seen = list(facts)
     verdicts = [fact for fact in seen if isinstance(fact.data, FaultAttributed)]
+    predictions = [fact for fact in seen if isinstance(fact.data, FailurePredicted)]
     decisions = [fact for fact in seen if isinstance(fact.data, RecoveryDecided)]
-    fault_of = _fault_by_incident(faults, verdicts, job)
+    holds = [fact for fact in seen if isinstance(fact.data, QuiesceDecided)]
+    fault_of = _fault_by_incident(faults, [*verdicts, *predictions])
     scored: list[FaultScore] = []
     for number, fault in enumerate(faults):
         about = [each for each in verdicts if fault_of[each.data.incident] == number]
-        incidents = {each.data.incident for each in about}
+        foretold = [each for each in predictions if fault_of[each.data.incident] == number]
+        incidents = {each.data.incident for each in (*about, *foretold)}
         decided = [each for each in decisions if _answers(each.data, fault, incidents)]
-        resumed = [each for each in memberships if each.epoch > 0 and each.at_ns > fault.at_ns]
-        scored.append(_judge(fault, about, decided, resumed, job))
-    strange = [v.data for v in verdicts if v.data.culprits and fault_of[v.data.incident] is None]
+        scored.append(_judge(fault, about, foretold, decided, memberships))
+    real = {number for number, fault in enumerate(faults) if fault.components}
     last = memberships[-1] if memberships else None
-    return Score(
+    alarms = _false_alarms([*verdicts, *predictions], fault_of, real)
+    alarms += _needless([*decisions, *holds], fault_of, real, bool(real))
+    result = Score(
         faults=tuple(scored),
-        false_alarms=tuple(dict.fromkeys(verdict.incident for verdict in strange)),
-        recovered=all(each.to_resume_ms is not None for each in scored),
+        false_alarms=tuple(dict.fromkeys(alarms)),
+        recovered=all(each.to_resume_ms is not None for each in scored if each.stalls),
         steps_redone_count=last.redone_count if last else 0,
         restarts_count=last.restarts_count if last else 0,
         world=last.world if last else 0,
     )
+    stands = last is None or any(last.at_ns <= fault.over_ns for fault in faults)
+    return msgspec.structs.replace(result, broken=_broken(result, expect, stands=stands))
 
 
-def _touched(fault: FaultInjected, job: str) -> set[str]:
-    """The culprit and what it took down with it."""
-    ranks = {rank_name(job, number) for number in fault.lost_ranks}
-    return {fault.culprit, node_name(fault.node), *ranks}
+def _touched(fault: FaultInjected) -> set[str]:
+    """What may be named."""
+    return {*fault.components, *fault.harmless}
+
+
+def _named(fact: Fact) -> set[str]:
+    data = fact.data
+    if isinstance(data, FailurePredicted):
+        return {data.component}
+    return {culprit.id for culprit in data.culprits}
 
 
 def _fault_by_incident(
-    faults: Sequence[FaultInjected], verdicts: Sequence[Fact], job: str
+    faults: Sequence[FaultInjected], said: Sequence[Fact]
 ) -> dict[str, int | None]:
-    """Which fault each incident is about: one that it names a part of, else the last before it.
+    """Which fault each incident is about: one that it names a part of, else the last before it
+    that is no decoy, else the last before it.
 
     None for an incident that opened before any fault.
     """
     first_ns: dict[str, int] = {}
     named: dict[str, set[str]] = {}
-    for fact in verdicts:
+    for fact in said:
         first_ns.setdefault(fact.data.incident, fact.at_ns)
-        named.setdefault(fact.data.incident, set()).update(c.id for c in fact.data.culprits)
+        named.setdefault(fact.data.incident, set()).update(_named(fact))
     about: dict[str, int | None] = {}
     for incident, at_ns in first_ns.items():
-        before = [n for n, fault in enumerate(faults) if fault.at_ns <= at_ns]
-        fitting = [n for n in before if named[incident] & _touched(faults[n], job)]
-        likely = fitting or before
+        before = [n for n, fault in enumerate(faults) if fault.began_ns <= at_ns]
+        fitting = [n for n in before if named[incident] & {*_touched(faults[n]), faults[n].culprit}]
+        likely = fitting or [n for n in before if faults[n].components] or before
         about[incident] = likely[-1] if likely else None
     return about
 
 
 def _answers(decided: RecoveryDecided, fault: FaultInjected, incidents: set[str]) -> bool:
-    """Whether a recovery of a job is about this fault: by its incident, or by whom it replaces."""
-    if not decided.members:
-        return False
+    """Whether a recovery is about this fault: by its incident, or by whom it replaces."""
     replaced = {*decided.removed_ranks, *parse_ranks(decided.started)}
-    return decided.incident in incidents or not replaced.isdisjoint(fault.lost_ranks)
+    about = bool(decided.members) and not replaced.isdisjoint(fault.lost_ranks)
+    return decided.incident in incidents or about
 
 
 def _judge(
     fault: FaultInjected,
     about: Sequence[Fact],
+    foretold: Sequence[Fact],
     decided: Sequence[Fact],
-    resumed: Sequence[MembershipFormed],
-    job: str,
+    memberships: Sequence[MembershipFormed],
 ) -> FaultScore:
     # a fault may open several incidents; the first one that names a component stands for it
     first = next((each for each in about if each.data.culprits), about[0] if about else None)
     same = [each.data for each in about if first and each.data.incident == first.data.incident]
     final: FaultAttributed | None = same[-1] if same else None
-    action = decided[-1].data.action if decided else ""
+    # what changes the membership outweighs what is only said
+    acted = [each for each in decided if each.data.members] or decided
+    action = acted[-1].data.action if acted else ""
     named = tuple(culprit.id for culprit in final.culprits) if final else ()
-    ever = dict.fromkeys(culprit.id for each in about for culprit in each.data.culprits)
+    ever = dict.fromkeys(name for each in (*about, *foretold) for name in sorted(_named(each)))
+    warned = [each for each in foretold if each.data.band != "clear" and each.at_ns < fault.at_ns]
+    is_decoy = not fault.components
     return FaultScore(
         kind=fault.kind,
         culprit=fault.culprit,
         detected=first is not None,
         verdict=final.verdict if final else "",
+        fault_class=final.fault_class if final else "",
         named=named,
         class_right=final is not None and final.fault_class in fault.classes,
-        culprit_right=named == (fault.culprit,),
-        wrong_blame=tuple(each for each in ever if each not in _touched(fault, job)),
+        culprit_right=bool(named) and set(named) <= set(fault.components),
+        wrong_blame=() if is_decoy else tuple(e for e in ever if e not in _touched(fault)),
         action=action,
         action_right=action in fault.actions,
         to_verdict_ms=_since_ms(fault, first),
         to_decision_ms=_since_ms(fault, decided[0] if decided else None),
-        to_resume_ms=_since_ms(fault, resumed[0] if resumed else None),
+        to_resume_ms=_to_resume_ms(fault, decided, memberships),
+        is_decoy=is_decoy,
+        stalls=fault.stalls and not is_decoy,
+        predicted_ms=(fault.at_ns - warned[0].at_ns) // 1_000_000 if warned else None,
     )
+
+
+def _to_resume_ms(
+    fault: FaultInjected, decided: Sequence[Fact], memberships: Sequence[MembershipFormed]
+) -> int | None:
+    """Until the job's next step; 0 where it had left the culprit before that failed."""
+    early = [each.at_ns for each in decided if each.data.members and each.at_ns < fault.at_ns]
+    if early and any(e.epoch > 0 and early[0] < e.at_ns <= fault.at_ns for e in memberships):
+        return 0
+    # the first entry of epoch 0 is the job's own beginning
+    later = [
+        each
+        for at, each in enumerate(memberships)
+        if each.at_ns > fault.at_ns and (at > 0 or each.epoch > 0)
+    ]
+    return _since_ms(fault, later[0] if later else None)
+
+
+def _false_alarms(
+    said: Sequence[Fact], fault_of: dict[str, int | None], real: set[int]
+) -> list[str]:
+    """What was said of decoys and of nothing at all."""
+    alarms: list[str] = []
+    for fact in said:
+        data = fact.data
+        if fault_of[data.incident] in real:
+            continue
+        if isinstance(data, FailurePredicted):
+            if data.band in _LOUD_BANDS:
+                alarms.append(f"predicted {data.fault_class} of {data.component}")
+        elif data.verdict != "no-fault":
+            alarms.append(data.incident)
+    return alarms
+
+
+def _needless(
+    decided: Sequence[Fact], fault_of: dict[str, int | None], real: set[int], any_real: bool
+) -> list[str]:
+    """Decisions where nothing is wrong."""
+    alarms: list[str] = []
+    for fact in decided:
+        data = fact.data
+        action = "hold" if isinstance(data, QuiesceDecided) else data.action
+        # an incident that nobody attributed is about the fault that there is
+        known = data.incident in fault_of
+        needless = fault_of[data.incident] not in real if known else not any_real
+        if needless and action not in _IDLE_ACTIONS:
+            alarms.append(f"{action} as {data.decision}")
+    return alarms
+
+
+def _broken(result: Score, expect: Expect, *, stands: bool) -> tuple[str, ...]:
+    """One sentence for each expectation that does not hold."""
+    told = [each for each in result.faults if not each.is_decoy]
+    rules: list[tuple[bool, str]] = [
+        (
+            not expect.goes_on or (result.recovered and not stands),
+            "the job did not go on",
+        ),
+        (
+            not expect.predicted or all(each.predicted_ms is not None for each in told),
+            "nothing was predicted before it failed",
+        ),
+        (
+            _within(expect.verdict_within_s, [each.to_verdict_ms for each in told]),
+            f"a verdict took longer than {expect.verdict_within_s:g} s",
+        ),
+        (
+            _within(expect.resumed_within_s, [each.to_resume_ms for each in told if each.stalls]),
+            f"the job stood for longer than {expect.resumed_within_s:g} s",
+        ),
+        (
+            result.world >= expect.world_min,
+            f"{result.world} ranks at the end, expected at least {expect.world_min}",
+        ),
+        (
+            expect.steps_redone_max < 0 or result.steps_redone_count <= expect.steps_redone_max,
+            f"{result.steps_redone_count} steps redone, expected at most {expect.steps_redone_max}",
+        ),
+        (
+            expect.restarts_max < 0 or result.restarts_count <= expect.restarts_max,
+            f"{result.restarts_count} process restarts, expected at most {expect.restarts_max}",
+        ),
+    ]
+    return tuple(rule for holds, rule in rules if not holds)
+
+
+def _within(limit_s: float, times_ms: Sequence[int | None]) -> bool:
+    return not limit_s or all(ms is not None and ms <= limit_s * 1000 for ms in times_ms)
 
 
 def _since_ms(fault: FaultInjected, what: Fact | MembershipFormed | None) -> int | None:

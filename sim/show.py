@@ -19,11 +19,12 @@ from nemesis.schemas.done import (
     MembershipReported,
 )
 from nemesis.schemas.facts import Fact
-from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
 from nemesis.schemas.printable import one_line
 from nemesis.schemas.rank_ranges import format_ranks
-from nemesis.sim.cluster import Cluster, Scenario
+from nemesis.sim.cluster import Cluster
 from nemesis.sim.ledger import FaultInjected, MembershipFormed
+from nemesis.sim.scenario import Scenario
 from nemesis.sim.score import FaultScore, Score
 
 HEAD_WIDTH: Final = 20
@@ -31,6 +32,7 @@ EVIDENCE_MAX: Final = 4
 _STYLES: Final = {
     "LEDGER": "magenta",
     "VERDICT": "bold yellow",
+    "PREDICTED": "bold yellow",
     "DECISION": "bold cyan",
     "SHRINK": "bold green",
     "RECOVERY": "bold green",
@@ -45,6 +47,16 @@ _KINDS: Final = {
     "xid48": "uncorrectable memory error (Xid 48)",
     "rank-exit": "a rank's process ends",
     "node-lost": "a node loses power",
+    "ecc-precursor": "memory errors that ECC corrects pile up, then one that it cannot",
+    "gpu-throttle": "a GPU grows hot and throttles",
+    "host-contention": "another process takes the CPUs",
+    "desync": "a rank calls another collective",
+    "nic-flap": "a NIC's link flaps",
+    "nic-dead": "a NIC stops moving data",
+    "port-down": "a switch port goes down",
+    "slow-step": "decoy, one slow step",
+    "corrected-errors": "decoy, a few corrected memory errors",
+    "kernel-noise": "decoy, noise in a kernel log",
 }
 
 
@@ -87,16 +99,7 @@ class Show:
     def truth(self, entry: FaultInjected | MembershipFormed) -> list[Line]:
         """A ledger entry."""
         if isinstance(entry, FaultInjected):
-            self._broken_ns = entry.at_ns
-            ranks = format_ranks(entry.lost_ranks)
-            return [
-                self._line(
-                    "LEDGER",
-                    entry.at_ns,
-                    f"{_KINDS[entry.kind]}: {entry.culprit} on {entry.node}, rank {ranks}",
-                ),
-                _under("ground truth; NEMESIS cannot see this line"),
-            ]
+            return self._broke(entry)
         if entry.epoch in self._epochs:
             return []
         self._epochs.add(entry.epoch)
@@ -114,6 +117,20 @@ class Show:
             ),
         ]
 
+    def _broke(self, entry: FaultInjected) -> list[Line]:
+        self._broken_ns = entry.at_ns
+        text = f"{_KINDS[entry.kind]}: {entry.culprit}"
+        if entry.node not in entry.culprit:
+            text += f" on {entry.node}"
+        if entry.lost_ranks:
+            text += f", rank {format_ranks(entry.lost_ranks)}"
+        if entry.at_ns > entry.began_ns:
+            text += f"; it will fail in {(entry.at_ns - entry.began_ns) / 1e9:.0f} s"
+        return [
+            self._line("LEDGER", entry.began_ns, text),
+            _under("ground truth; NEMESIS cannot see this line"),
+        ]
+
     def fact(self, fact: Fact, *, measured_ms: int | None = None) -> list[Line]:
         """A fact of the log; none where it is of no interest to a person watching.
 
@@ -122,6 +139,8 @@ class Show:
         match fact.data:
             case FaultAttributed():
                 return self._verdict(fact.data, fact.at_ns)
+            case FailurePredicted():
+                return self._prediction(fact.data, fact.at_ns)
             case QuiesceDecided():
                 dead = format_ranks(fact.data.dead_ranks)
                 text = f"hold {fact.data.job} in epoch {fact.data.epoch}, fence rank {dead}"
@@ -163,16 +182,16 @@ class Show:
         lines = [_under("")]
         for each in score.faults:
             lines += _scored(each)
+        real = [each for each in score.faults if not each.is_decoy]
         verdict = ("passed", "bold green") if score.passed else ("FAILED", "bold red")
         rest = (
-            f": detected {sum(f.detected for f in score.faults)}/{len(score.faults)}, "
+            f": detected {sum(f.detected for f in real)}/{len(real)}, "
             f"wrong blame {sum(len(f.wrong_blame) for f in score.faults)}, "
             f"false alarms {len(score.false_alarms)}, process restarts {score.restarts_count}, "
             f"steps redone {score.steps_redone_count}"
         )
         lines.append(Line(Text("SCORE", "bold"), Text.assemble(verdict, rest)))
-        if not score.recovered:
-            lines.append(_under("the job did not go on", "bold red"))
+        lines += [_under(each, "bold red") for each in (*score.broken, *score.false_alarms)]
         return lines
 
     def _verdict(self, verdict: FaultAttributed, at_ns: int) -> list[Line]:
@@ -201,6 +220,14 @@ class Show:
             lines.append(_under(f"- and {hidden} more", "dim"))
         lines += [_under(f"missing: {each}", "dim") for each in verdict.missing]
         return lines
+
+    def _prediction(self, predicted: FailurePredicted, at_ns: int) -> list[Line]:
+        within_min = predicted.horizon_ns / 60e9
+        text = (
+            f"{predicted.fault_class}: {predicted.component}, band {predicted.band}, "
+            f"{predicted.probability_ppm / 10_000:.0f} % within {within_min:.0f} min"
+        )
+        return [self._line("PREDICTED", at_ns, text), _under(predicted.reason)]
 
     def _decision(self, decided: RecoveryDecided, at_ns: int) -> list[Line]:
         again = any(_same_plan(decided, before) for before in self._actions.values())
@@ -251,7 +278,12 @@ def _scored(each: FaultScore) -> list[Line]:
     def after(ms: int | None) -> str:
         return "never" if ms is None else f"after {ms / 1000:.2f} s"
 
+    if each.is_decoy:
+        return [_under(_KINDS[each.kind])]
     culprit = mark(each.culprit_right) if each.named else "not named"
+    resumed = f", next step {after(each.to_resume_ms)}" if each.stalls else ""
+    if each.predicted_ms is not None:
+        resumed += f", predicted {each.predicted_ms / 1000:.0f} s before it failed"
     return [
         _under(
             f"{_KINDS[each.kind]}: {each.verdict or 'not detected'}, "
@@ -259,8 +291,8 @@ def _scored(each: FaultScore) -> list[Line]:
             f"{each.action or 'no action'} {mark(each.action_right)}"
         ),
         _under(
-            f"verdict {after(each.to_verdict_ms)}, decision {after(each.to_decision_ms)}, "
-            f"next step {after(each.to_resume_ms)} (simulated)"
+            f"verdict {after(each.to_verdict_ms)}, decision {after(each.to_decision_ms)}"
+            f"{resumed} (simulated)"
         ),
     ]
 

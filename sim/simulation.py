@@ -10,24 +10,39 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from nemesis.schemas.operated import JobSubmitted
+from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.sim.agent import Agent, Surroundings
 from nemesis.sim.cluster import Cluster
-from nemesis.sim.faults import (
-    Fault,
-    GpuCounted,
-    GpuLost,
-    KernelLine,
-    NodeLost,
-    RankDies,
-    RankStuck,
-    Symptom,
-)
+from nemesis.sim.fabric import Collector, Fabric
 from nemesis.sim.job import Job, StepDone
 from nemesis.sim.ledger import FaultInjected, MembershipFormed, injected
 from nemesis.sim.rendezvous import Rendezvous
+from nemesis.sim.symptoms import (
+    Fault,
+    GpuCounted,
+    GpuHeated,
+    GpuLost,
+    HostLoaded,
+    KernelLine,
+    LinkTurned,
+    NetworkEffect,
+    NicCounted,
+    NicMute,
+    NodeLost,
+    PortCounted,
+    RankDelayed,
+    RankDies,
+    RankEffect,
+    RankStrays,
+    RankStuck,
+    Slowed,
+    Symptom,
+)
 from nemesis.sim.world import Load, World
 
 Connected = Callable[[str], bool]
+FABRIC_POLLS: Final = 2
+"""A switch is polled once in so many polls of a node: its fact is larger."""
 
 
 class Simulation:
@@ -46,6 +61,12 @@ class Simulation:
         self.cluster: Final = cluster
         self.job: Final = Job(cluster, seed, start_ns=start_ns)
         self.world: Final = World(cluster, seed)
+        self.fabric: Final = Fabric(cluster)
+        period_ns = FABRIC_POLLS * cluster.cluster.sample_period_ms * 1_000_000
+        self.collectors: Final = {
+            leaf: Collector(leaf, self.fabric, start_ns=start_ns, period_ns=period_ns)
+            for leaf in cluster.leaves
+        }
         self.lost_nodes: Final[set[str]] = set()
         self.faults_injected_count = 0
         self._start_ns: Final = start_ns
@@ -59,15 +80,18 @@ class Simulation:
         self._onsets: Final[list[Fault]] = []
         self._symptoms: Final[list[tuple[int, int, Symptom]]] = []
         self._epochs_seen: Final[set[int]] = set()
+        self._steps_seen_count = 0
+        model = cluster.job
+        self._stall_ns: Final = model.stall_steps * (model.step_ms + model.allreduce_ms) * 1_000_000
         for fault in faults:
             self.inject(fault)
 
     def inject(self, fault: Fault) -> None:
-        """Let one more fault happen at its onset, or at the next advance where that has passed."""
+        """Let one more fault begin at its time, or at the next advance where that has passed."""
         self.faults.append(fault)
-        insort(self._onsets, fault, key=lambda each: each.onset_ns)
+        insort(self._onsets, fault, key=lambda each: each.began_ns)
         for symptom in fault.symptoms:
-            at_ns = self._start_ns + fault.onset_ns + symptom.after_ns
+            at_ns = self._start_ns + fault.began_ns + symptom.after_ns
             entry = (at_ns, len(self.faults), symptom)
             insort(self._symptoms, entry, key=lambda each: each[:2])
 
@@ -83,7 +107,7 @@ class Simulation:
         }
         self.world.advance(elapsed_ns, load)
         truths: list[FaultInjected | MembershipFormed] = []
-        while self._onsets and self._start_ns + self._onsets[0].onset_ns <= now_ns:
+        while self._onsets and self._start_ns + self._onsets[0].began_ns <= now_ns:
             self.faults_injected_count += 1
             truths.append(injected(self._onsets.pop(0), self._start_ns))
         while self._symptoms and self._symptoms[0][0] <= now_ns:
@@ -93,6 +117,8 @@ class Simulation:
         self.job.advance(now_ns)
         for node, agent in self.agents.items():
             agent.tick(now_ns, connected=connected(node))
+        for collector in self.collectors.values():
+            collector.look(now_ns)
         return truths + self._new_memberships()
 
     def restart_agent(self, node: str, now_ns: int) -> Agent:
@@ -119,12 +145,14 @@ class Simulation:
         match effect:
             case KernelLine():
                 self.agents[node].witness.kernel_line(effect.text, effect.priority, at_ns)
-            case GpuLost() | GpuCounted():
+            case RankStuck() | RankDies() | RankStrays() | RankDelayed():
+                self._strike_rank(effect, node)
+            case Slowed():
+                self.job.slow(node, effect.index, effect.per_mille)
+            case LinkTurned() | PortCounted() | NicMute() | NicCounted():
+                self._strike_network(effect, node, at_ns)
+            case GpuLost() | GpuCounted() | GpuHeated() | HostLoaded():
                 self.world[node].suffer(effect)
-            case RankStuck():
-                self.job.stick(effect.rank)
-            case RankDies():
-                self.job.kill(effect.rank, effect.returncode)
             case NodeLost():
                 for rank in self.job.on_node(node):
                     self.job.kill(rank.number, 0)
@@ -133,12 +161,59 @@ class Simulation:
             case _:
                 assert_never(effect)
 
+    def _strike_rank(self, effect: RankEffect, node: str) -> None:
+        rank = self.job.ranks.get(effect.rank)
+        if rank is None or rank.node != node:
+            return  # it moved away before
+        match effect:
+            case RankStuck():
+                self.job.stick(effect.rank)
+            case RankDies():
+                self.job.kill(effect.rank, effect.returncode)
+            case RankStrays():
+                self.job.stray(effect.rank, effect.differs_in)
+            case RankDelayed():
+                self.job.delay(effect.rank, effect.delay_ns)
+            case _:
+                assert_never(effect)
+
+    def _strike_network(self, effect: NetworkEffect, node: str, at_ns: int) -> None:
+        match effect:
+            case LinkTurned():
+                self._turn_link(effect, node, at_ns)
+            case PortCounted():
+                self.fabric.count(self._port(node, effect.nic), effect.rises)
+            case NicMute():
+                self.world[node].suffer(effect)
+                self.job.cut(node, effect.nic)
+            case NicCounted():
+                self.world[node].suffer(effect)
+            case _:
+                assert_never(effect)
+
+    def _turn_link(self, effect: LinkTurned, node: str, at_ns: int) -> None:
+        """Both ends see it, and the rank behind it is cut off or reached again."""
+        self.world[node].turn_link(effect.nic, up=effect.up)
+        self.fabric.turn(self._port(node, effect.nic), up=effect.up)
+        if effect.up:
+            self.job.mend(node, effect.nic, at_ns)
+        else:
+            self.job.cut(node, effect.nic)
+
+    def _port(self, node: str, nic: int) -> str:
+        return self.cluster.nics_of(node)[nic].switch_port
+
     def _new_memberships(self) -> list[FaultInjected | MembershipFormed]:
+        """The first steps of epochs, and those that ended a stall."""
         truths: list[FaultInjected | MembershipFormed] = []
-        for done in self.job.history:
-            if done.epoch not in self._epochs_seen:
+        history, seen = self.job.history, self._steps_seen_count
+        for at in range(seen, len(history)):
+            done = history[at]
+            waited_ns = done.at_ns - history[at - 1].at_ns if at else 0
+            if done.epoch not in self._epochs_seen or waited_ns > self._stall_ns:
                 self._epochs_seen.add(done.epoch)
                 truths.append(self._standing(done))
+        self._steps_seen_count = len(history)
         return truths
 
     def standing(self) -> MembershipFormed | None:
@@ -151,6 +226,7 @@ class Simulation:
             epoch=done.epoch,
             step=done.step,
             world=done.world,
+            members=format_ranks(done.members),
             redone_count=self.job.redone_count,
             restarts_count=self.job.restarts_count,
         )

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from nemesis.sim.clock import SimClock
+from nemesis.sim.cluster import Cluster
+from nemesis.sim.collector_link import CollectorLink
 from nemesis.sim.ledger import (
     TRUTH_STREAM,
-    FaultInjected,
-    MembershipFormed,
+    Truth,
     decode_truth,
     encode_truth,
     truth_subject,
@@ -28,13 +29,17 @@ from nemesis.streams.credentials import seed_path
 from nemesis.streams.errors import LogUnavailableError
 from nemesis.streams.log import Log
 
-Truth = FaultInjected | MembershipFormed
-
 QUANTUM_NS: Final = 50_000_000  # simulated; a twentieth of a step
 QUANTUM_MIN_S: Final = 0.01
 RETRY_S: Final = 0.1
 BEHIND_NS: Final = 1_000_000_000
 """Simulated: a step of the job. What comes so late tells of the machine, not of NEMESIS."""
+
+
+def wire_roles(cluster: Cluster) -> list[str]:
+    """The roles of everything that a simulated cluster has on the wire."""
+    nodes = [f"node/{node}" for node in cluster.node_names]
+    return nodes + [f"collector/{leaf}" for leaf in cluster.leaves]
 
 
 class Stage:
@@ -69,12 +74,21 @@ class Stage:
             )
             for node in simulation.cluster.node_names
         }
+        self._collector_links: Final = {
+            leaf: CollectorLink(
+                collector,
+                url=url,
+                seed_path=seed_path(credentials_folder, f"collector/{leaf}"),
+                spool_path=simulation.folder / leaf / "spool",
+                now_ns=clock.now_ns,
+            )
+            for leaf, collector in simulation.collectors.items()
+        }
         self._carrying: Final[dict[str, asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
         """Let simulated time pass until cancelled; the agents leave with it."""
-        for node, link in self._links.items():
-            self._carrying[node] = asyncio.create_task(link.run(), name=f"link of {node}")
+        self._carry()
         writing = asyncio.create_task(self._write_ledger(), name="ledger")
         pause_s = max(QUANTUM_MIN_S, self._clock.wall_s(QUANTUM_NS))
         due_ns = self._clock.now_ns()
@@ -88,8 +102,7 @@ class Stage:
                 due_ns = now_ns + round(pause_s * self._clock.speed * 1e9)
                 truths = self.simulation.advance(now_ns, self._connected)
                 await self._cut_lost_nodes()
-                for link in self._links.values():
-                    link.wake()
+                self._wake_links()
                 for truth in truths:
                     self._entries.put_nowait(truth)
                 for task in (writing, *self._carrying.values()):
@@ -100,6 +113,18 @@ class Stage:
             for task in (writing, *self._carrying.values()):
                 task.cancel()
             await asyncio.gather(writing, *self._carrying.values(), return_exceptions=True)
+
+    def _carry(self) -> None:
+        for node, link in self._links.items():
+            self._carrying[node] = asyncio.create_task(link.run(), name=f"link of {node}")
+        for leaf, collector in self._collector_links.items():
+            self._carrying[leaf] = asyncio.create_task(collector.run(), name=f"link of {leaf}")
+
+    def _wake_links(self) -> None:
+        for link in self._links.values():
+            link.wake()
+        for collector in self._collector_links.values():
+            collector.wake()
 
     @property
     def connected_count(self) -> int:

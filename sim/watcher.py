@@ -6,21 +6,20 @@ from typing import Final
 
 from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.done import AttemptCompleted
-from nemesis.schemas.errors import MalformedFactError, UnknownFactError
-from nemesis.schemas.facts import Fact, Record, decode_conclusion, split_subject
+from nemesis.schemas.facts import Fact, Record
 from nemesis.sim.clock import SimClock
-from nemesis.sim.ledger import FaultInjected, MembershipFormed
+from nemesis.sim.ending import Ending
+from nemesis.sim.events import fact_of
+from nemesis.sim.ledger import Truth
+from nemesis.sim.scenario import Scenario
 from nemesis.sim.show import Line, Show
 from nemesis.sim.simulation import Simulation
 from nemesis.streams.log import Log
 
-Truth = FaultInjected | MembershipFormed
 Emit = Callable[[list[Line]], None]
 
 EVENTS_SUBJECT: Final = "nemesis.events.>"
-SETTLE_NS: Final = 3_000_000_000  # simulated: a few steps of the new epoch, a last revision
-PATIENCE_NS: Final = 45_000_000_000  # simulated, real where time passes faster: NEMESIS is real
-WAITING_NS: Final = 10_000_000_000  # simulated or real as PATIENCE_NS: what waiting costs is said
+WAITING_NS: Final = 10_000_000_000  # simulated, real where time passes faster: what waiting costs
 BEHIND_NS: Final = 1_000_000_000  # simulated; at real speed it is NEMESIS that is slow
 TICK_NS: Final = 1_000_000_000
 LOOK_S: Final = 0.05
@@ -64,42 +63,33 @@ class Watcher:
                     self.on_behind()
                 self._emit(self._show.fact(fact, measured_ms=self._measured_ms(fact, record)))
 
-    async def until_over(self, simulation: Simulation, *, duration_ns: int = 0) -> None:
-        """Wait until the job goes on after the last fault, or does not for PATIENCE_NS.
+    async def until_over(
+        self, simulation: Simulation, scenario: Scenario, *, duration_ns: int = 0
+    ) -> None:
+        """Wait until everything is answered, or will not be.
 
         `duration_ns`: wait for exactly so long instead.
         """
-        faults = simulation.faults
-        last_onset_ns = max((fault.onset_ns for fault in faults), default=0)
+        ending = Ending(scenario, simulation.faults, speed=self._clock.speed)
+        struck_ns = [each.onset_ns for each in simulation.faults if each.stalls]
         wait_ns = round(WAITING_NS * max(1.0, self._clock.speed))
-        say_ns = last_onset_ns + wait_ns
+        say_ns = max(struck_ns, default=0) + wait_ns
         while True:
-            passed_ns = self._clock.now_ns() - self._clock.start_ns
+            now_ns = self._clock.now_ns()
+            passed_ns = now_ns - self._clock.start_ns
             self._on_look(_standing(simulation, passed_ns))
-            resumed_ns = self._resumed_ns(last_onset_ns, len(faults))
+            standing = simulation.standing()
             if duration_ns:
-                over_ns = duration_ns
-            elif resumed_ns is not None:
-                over_ns = resumed_ns + SETTLE_NS
+                is_over = passed_ns >= duration_ns
             else:
-                over_ns = last_onset_ns + round(PATIENCE_NS * max(1.0, self._clock.speed))
-            if passed_ns >= over_ns:
+                is_over = ending.is_over(passed_ns, self.truths, self.facts, standing)
+            if is_over:
                 return
-            if faults and resumed_ns is None and passed_ns >= say_ns:
+            stands = standing is None or now_ns - standing.at_ns > WAITING_NS
+            if struck_ns and stands and passed_ns >= say_ns:
                 say_ns += wait_ns
-                self._emit(self._show.waiting(self._clock.now_ns()))
+                self._emit(self._show.waiting(now_ns))
             await asyncio.sleep(LOOK_S)
-
-    def _resumed_ns(self, onset_ns: int, faults_count: int) -> int | None:
-        """When, from the start, the job went on after the last fault; None: not yet."""
-        injected = [each for each in self.truths if isinstance(each, FaultInjected)]
-        if len(injected) < faults_count:
-            return None
-        for each in self.truths:
-            since_ns = each.at_ns - self._clock.start_ns
-            if isinstance(each, MembershipFormed) and each.epoch > 0 and since_ns > onset_ns:
-                return since_ns
-        return None
 
     def _measured_ms(self, fact: Fact, record: Record) -> int | None:
         """Wall-clock time between a decision and its effect, as the server stored them."""
@@ -110,27 +100,6 @@ class Watcher:
             if decided_ns is not None:
                 return (record.stored_ns - decided_ns) // 1_000_000
         return None
-
-
-def fact_of(record: Record, at_ns: int) -> Fact | None:
-    """The event in a record, seen at `at_ns`; None where it is of a release that is not ours."""
-    _, token, key = split_subject(record.subject)
-    try:
-        event, data = decode_conclusion(token, record.payload)
-    except (MalformedFactError, UnknownFactError):
-        return None
-    return Fact(
-        seq=record.seq,
-        kind=token,
-        key=key,
-        id=event.id,
-        at_ns=at_ns,
-        log_time_ns=data.at_ns,
-        late=False,
-        data=data,
-        job=event.job,
-        cause=event.causes,
-    )
 
 
 def lag_ns(fact: Fact) -> int:

@@ -14,8 +14,7 @@ from nemesis.producers.sample import block_of, sample_of
 from nemesis.schemas.channels import STEP_CHANNELS
 from nemesis.schemas.observed import Observation
 from nemesis.sim.cluster import Cluster
-from nemesis.sim.faults import pid_of
-from nemesis.sim.job import Job, Rank
+from nemesis.sim.job import Job, Rank, pid_of
 from nemesis.sim.recorder import missing, recorded
 from nemesis.sim.world import Load, NodeDevices
 
@@ -124,6 +123,7 @@ class Witness:
                 "step_ns": rank.step_ns,
                 "enqueued_count": rank.completed_count + (rank.ready_ns <= now_ns),
                 "completed_count": rank.completed_count,
+                "own_ns": rank.own_ns,
             }
             for rank in self.ranks
             if rank.stage == "running"

@@ -10,14 +10,22 @@ CC BY 4.0: gpu_power_kalos, gpu_temp_kalos, 5th to 50th percentile).
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final, Literal, assert_never
 
 import numpy as np
 
 from nemesis.producers.sample import Block
 from nemesis.schemas.channels import ABSENT, GPU_CHANNELS, HOST_CHANNELS, NIC_CHANNELS
 from nemesis.sim.cluster import Cluster
-from nemesis.sim.faults import GpuCounted, GpuLost
+from nemesis.sim.symptoms import (
+    GpuCounted,
+    GpuEffect,
+    GpuHeated,
+    GpuLost,
+    HostLoaded,
+    NicCounted,
+    NicMute,
+)
 
 Load = Literal["training", "stalled", "idle"]
 
@@ -58,27 +66,53 @@ class NodeDevices:
         self._nic = np.zeros((nics, len(NIC_CHANNELS)), np.int64)
         self._nic[:, _NIC["port_up"]] = 1
         self._nic[:, _NIC["rate_mbps"]] = cluster.node.nic_rate_mbps
+        self._mute = np.zeros(nics, bool)
+        self._heated: dict[int, GpuHeated] = {}
+        self._loaded = HostLoaded(0, 0, 0)
 
     def advance(self, elapsed_ns: int, load: Load) -> None:
         """Let time pass under a load."""
         target = _TEMP_MC[load] + self._spread_mc
+        for index, heated in self._heated.items():
+            target[index] = heated.temp_mc
         self._temp_mc += (target - self._temp_mc) * min(elapsed_ns, THERMAL_NS) // THERMAL_NS
         if load == "training":
             moved = NIC_BYTES_PER_S * elapsed_ns // 1_000_000_000
             jitter = self._random.integers(990, 1_011, self._nic.shape[0])
+            carries = (self._nic[:, _NIC["port_up"]] == 1) & ~self._mute
             for channel in ("xmit_bytes", "rcv_bytes"):
-                self._nic[:, _NIC[channel]] += moved * jitter // 1_000
+                self._nic[:, _NIC[channel]] += moved * jitter // 1_000 * carries
         # one corrected bit flip per GPU and some weeks: rare, and no sign of anything
         flips = self._random.random(self._lost.shape[0]) < elapsed_ns / 2e15
         self._counters[:, _GPU["dram_ce_count"]] += flips
 
-    def suffer(self, effect: GpuLost | GpuCounted) -> None:
-        """A fault reaches a GPU."""
-        if isinstance(effect, GpuLost):
-            self._lost[effect.index] = True
-            return
-        for channel, rise in effect.rises:
-            self._counters[effect.index, _GPU[channel]] += rise
+    def suffer(self, effect: GpuEffect | NicCounted | NicMute | HostLoaded) -> None:
+        """A fault reaches a device."""
+        match effect:
+            case GpuLost():
+                self._lost[effect.index] = True
+            case GpuCounted():
+                for channel, rise in effect.rises:
+                    self._counters[effect.index, _GPU[channel]] += rise
+            case GpuHeated(reasons=0, temp_mc=0):
+                self._heated.pop(effect.index, None)
+            case GpuHeated():
+                self._heated[effect.index] = effect
+            case NicCounted():
+                for channel, rise in effect.rises:
+                    self._nic[effect.nic, _NIC[channel]] += rise
+            case NicMute():
+                self._mute[effect.nic] = True
+            case HostLoaded():
+                self._loaded = effect
+            case _:
+                assert_never(effect)
+
+    def turn_link(self, nic: int, *, up: bool) -> None:
+        """A NIC's link goes down or up."""
+        if not up and self._nic[nic, _NIC["port_up"]]:
+            self._nic[nic, _NIC["link_downed_count"]] += 1
+        self._nic[nic, _NIC["port_up"]] = int(up)
 
     def gpu_block(self, load: Load) -> Block:
         """One row a GPU; a lost one answers nothing."""
@@ -95,10 +129,22 @@ class NodeDevices:
         block[:, _GPU["memory_temp_c"]] = self._temp_mc // 1_000 - 5
         block[:, _GPU["power_mw"]] = _POWER_MW[load] + (self._spread_mw + noise_mw) * scale // 1_000
         block[:, _GPU["sm_clock_mhz"]] = clocks
+        if load != "idle":
+            self._throttle(block)
         jitter_ppm = self._random.integers(0, 10_001, count) if load == "training" else 0
         block[:, _GPU["utilization_ppm"]] = _UTILIZATION_PPM[load] + jitter_ppm
         block[self._lost] = ABSENT
         return block
+
+    def _throttle(self, block: Block) -> None:
+        """A hot GPU lowers its clock and says why; its power goes down with the clock."""
+        for index, heated in self._heated.items():
+            clock = block[index, _GPU["sm_clock_mhz"]]
+            lower = min(int(clock), heated.clock_mhz)
+            power = block[index, _GPU["power_mw"]]
+            block[index, _GPU["power_mw"]] = power * lower // max(1, int(clock))
+            block[index, _GPU["sm_clock_mhz"]] = lower
+            block[index, _GPU["clock_event_reasons"]] = heated.reasons
 
     def nic_block(self) -> Block:
         """One row a NIC."""
@@ -108,8 +154,15 @@ class NodeDevices:
         """The host's one row."""
         row = np.zeros((1, len(HOST_CHANNELS)), np.int64)
         busy = 1 if load == "training" else 0
-        row[0, _HOST["cpu_pressure_ppm"]] = self._random.integers(500, 4_000) * (1 + 3 * busy)
-        row[0, _HOST["run_queue_wait_ppm"]] = self._random.integers(0, 2_000)
+        loaded, jitter = self._loaded, int(self._random.integers(900, 1_101))
+        row[0, _HOST["cpu_pressure_ppm"]] = (
+            self._random.integers(500, 4_000) * (1 + 3 * busy)
+            + loaded.pressure_ppm * jitter // 1_000
+        )
+        row[0, _HOST["run_queue_wait_ppm"]] = (
+            self._random.integers(0, 2_000) + loaded.run_queue_wait_ppm * jitter // 1_000
+        )
+        row[0, _HOST["cpu_steal_ppm"]] = loaded.steal_ppm * jitter // 1_000
         row[0, _HOST["memory_available_mib"]] = 1_400_000 - 300_000 * busy
         return row
 

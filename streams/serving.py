@@ -31,7 +31,6 @@ from nemesis.streams.supervisor import Supervisor
 START_TIMEOUT_S: Final = 120.0  # a long log may have to be read again before a copy is there
 BY: Final = "serve"
 REASON: Final = "the first version of this processor in this log"
-_NODE_SEEDS: Final = "node-"
 
 
 class Serving(msgspec.Struct, kw_only=True, frozen=True):
@@ -68,7 +67,7 @@ async def serving(
 ) -> AsyncIterator[Serving]:
     """Everything up, and in the opposite order down again whatever happens in between.
 
-    `roles`: nodes that may write; none: those that could before. `port` 0: any free one.
+    `roles`: nodes and collectors that may write; none: those that could before. `port` 0: any free one.
     `target`: a server that runs already and has the streams, in place of one of our own.
 
     Raises:
@@ -77,7 +76,7 @@ async def serving(
         NotReadyError: a processor did not come up.
         NemesisError: a server or a log that cannot work; the message says why.
     """
-    roles = list(roles) or _earlier_nodes(cell)
+    roles = list(roles) or _earlier_writers(cell)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         server: Server | None = None
@@ -101,7 +100,7 @@ async def serving(
             server_pid=(server.pid or 0) if server else 0,
             log_folder=str(server.folder / "store") if server else "",
             credentials_folder=str(place.credentials_folder),
-            nodes=[role.partition("/")[2] for role in roles],
+            nodes=[name for kind, _, name in (r.partition("/") for r in roles) if kind == "node"],
             processors=names,
             activated=activated,
             copies=copies,
@@ -121,10 +120,14 @@ def _signed_in(target: Target | None) -> Target:
     return target
 
 
-def _earlier_nodes(cell: str) -> list[str]:
-    """Nodes that have a seed in this cell."""
-    seeds = (state_folder(cell) / "credentials").glob(f"{_NODE_SEEDS}*.nk")
-    return sorted(f"node/{name_of(each.stem.removeprefix(_NODE_SEEDS))}" for each in seeds)
+def _earlier_writers(cell: str) -> list[str]:
+    """Nodes and collectors that have a seed in this cell."""
+    seeds = state_folder(cell) / "credentials"
+    return sorted(
+        f"{kind}/{name_of(each.stem.removeprefix(f'{kind}-'))}"
+        for kind in ("node", "collector")
+        for each in seeds.glob(f"{kind}-*.nk")
+    )
 
 
 async def activate(log: Log) -> list[str]:

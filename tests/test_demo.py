@@ -18,6 +18,7 @@ import pytest
 from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.sim.agent import Done, read_journal
 from nemesis.sim.cluster import load_cluster
+from nemesis.sim.scenario import scenarios
 from nemesis.streams.server import ServerInfo, running
 
 pytestmark = pytest.mark.server
@@ -140,7 +141,7 @@ def test_the_story_names_fault_verdict_decision_shrink_and_score(tmp_path: Path)
 def test_scenarios_are_named_and_an_unknown_one_is_refused() -> None:
     listed = subprocess.run(command("--list", "--json"), capture_output=True, text=True, check=True)
     assert [each["name"] for each in json.loads(listed.stdout)] == [
-        each.name for each in CLUSTER.scenario
+        each.name for each in scenarios()
     ]
     meteor = command("--scenario", "meteor")
     refused = subprocess.run(meteor, capture_output=True, text=True, check=False)

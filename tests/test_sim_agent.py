@@ -18,11 +18,12 @@ from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.plans import Plan
 from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.sim.agent import Done, read_journal
-from nemesis.sim.cluster import FaultPlanned, load_cluster
+from nemesis.sim.cluster import load_cluster
 from nemesis.sim.faults import plan_faults
 from nemesis.sim.ledger import FaultInjected, MembershipFormed
 from nemesis.sim.rendezvous import WAIT_NS
 from nemesis.sim.simulation import Simulation
+from tests.planned import planned
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -50,11 +51,8 @@ class Run:
             on_log_loss=on_log_loss,
             grace_ns=20 * SECOND,
         )
-        planned = [
-            FaultPlanned(kind=kind, after_s=5.0, node=NODE, gpu=4)  # type: ignore[arg-type]
-            for kind in kinds
-        ]
-        faults = plan_faults(CLUSTER, planned, seed=7)
+        plans = [planned(kind, after_s=5.0, node=NODE, gpu=4) for kind in kinds]
+        faults = plan_faults(CLUSTER, plans, seed=7)
         self.sim = Simulation(CLUSTER, self.submitted, faults, seed=7, folder=folder, start_ns=0)
         self.folder = folder
         self.now_ns = 0

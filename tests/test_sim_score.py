@@ -8,7 +8,7 @@ from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import Culprit, FaultAttributed
-from nemesis.sim.cluster import FaultPlanned, load_cluster
+from nemesis.sim.cluster import load_cluster
 from nemesis.sim.faults import plan_faults
 from nemesis.sim.ledger import (
     FaultInjected,
@@ -17,16 +17,19 @@ from nemesis.sim.ledger import (
     encode_truth,
     injected,
 )
+from nemesis.sim.scenario import Expect
 from nemesis.sim.score import Score, score
+from tests.planned import planned
 
 SECOND = 1_000_000_000
 CLUSTER = load_cluster()
 GPU = "gpu/n006/0000:9d:00.0"
+EXPECT = Expect()
 
 
 def fault(kind: str = "xid79") -> FaultInjected:
-    planned = FaultPlanned(kind=kind, after_s=8.0, node="n006", gpu=4)  # type: ignore[arg-type]
-    return injected(plan_faults(CLUSTER, [planned], 1)[0], 100 * SECOND)
+    plan = planned(kind, after_s=8.0, node="n006", gpu=4)
+    return injected(plan_faults(CLUSTER, [plan], 1)[0], 100 * SECOND)
 
 
 def verdict(
@@ -88,7 +91,7 @@ def resumed(at_s: int, epoch: int = 1, world: int = 111) -> MembershipFormed:
 
 
 def judge(*facts: Fact, memberships: list[MembershipFormed] | None = None) -> Score:
-    return score([fault()], memberships or [], facts, job="llama")
+    return score([fault()], memberships or [], facts, expect=EXPECT)
 
 
 def test_a_right_verdict_and_a_shrink_pass_with_their_times() -> None:
@@ -164,15 +167,15 @@ def test_a_second_incident_that_names_nobody_does_not_replace_the_verdict() -> N
 
 
 def test_two_faults_at_once_are_told_apart_by_what_is_named() -> None:
-    planned = FaultPlanned(kind="xid48", after_s=8.0, node="n002", gpu=0)
-    other = injected(plan_faults(CLUSTER, [planned], 1)[0], 100 * SECOND)
+    plan = planned("xid48", after_s=8.0, node="n002", gpu=0)
+    other = injected(plan_faults(CLUSTER, [plan], 1)[0], 100 * SECOND)
     facts = [
         verdict(109, other.culprit, incident="i-2", fault_class="gpu.memory"),
         verdict(109, GPU),
         decision(110),
         decision(111, incident="i-2"),
     ]
-    result = score([fault(), other], [resumed(112)], facts, job="llama")
+    result = score([fault(), other], [resumed(112)], facts, expect=EXPECT)
     assert [each.culprit_right for each in result.faults] == [True, True]
     assert result.passed
 

@@ -11,13 +11,15 @@ from nemesis.schemas.done import AttemptCompleted, AttemptFailed, MembershipRepo
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed
 from nemesis.sim.cell import PARTS
-from nemesis.sim.cluster import FaultPlanned, load_cluster
+from nemesis.sim.cluster import load_cluster
 from nemesis.sim.faults import plan_faults
 from nemesis.sim.ledger import MembershipFormed, injected
+from nemesis.sim.scenario import scenario_named
 from nemesis.sim.score import FaultScore, Score
 from nemesis.sim.show import Line, Show, look_further, opening
 from nemesis.sim.watcher import lag_ns
 from tests.commands import nemesis
+from tests.planned import planned
 
 SECOND = 1_000_000_000
 START = 1_790_000_000 * SECOND
@@ -70,10 +72,10 @@ DONE = AttemptCompleted(
 
 
 def test_a_fault_is_shown_as_what_nemesis_cannot_see() -> None:
-    planned = FaultPlanned(kind="xid79", after_s=8.0, node="n006", gpu=4)
-    entry = injected(plan_faults(CLUSTER, [planned], 1)[0], START)
+    plan = planned("xid79", after_s=8.0, node="n006", gpu=4)
+    entry = injected(plan_faults(CLUSTER, [plan], 1)[0], START)
     first, second = flat(show().truth(entry))
-    assert first == f"00:08.0  LEDGER     GPU off the bus (Xid 79): {GPU} on n006, rank 44"
+    assert first == f"00:08.0  LEDGER     GPU off the bus (Xid 79): {GPU}, rank 44"
     assert second.strip() == "ground truth; NEMESIS cannot see this line"
 
 
@@ -153,7 +155,7 @@ def test_a_failed_score_says_what_was_wrong() -> None:
     )  # fmt: skip
     score = Score(
         faults=(lost,), false_alarms=(), recovered=False, steps_redone_count=0, restarts_count=0,
-        world=112,
+        world=112, broken=("the job did not go on",),
     )  # fmt: skip
     text = "\n".join(flat(show().score(score)))
     assert "not detected" in text
@@ -189,8 +191,8 @@ def test_in_a_narrow_terminal_no_word_breaks_and_a_quote_keeps_its_indent() -> N
 
 def test_a_job_that_stands_still_says_what_it_costs() -> None:
     story = show()
-    planned = FaultPlanned(kind="xid79", after_s=8.0, node="n006", gpu=4)
-    story.truth(injected(plan_faults(CLUSTER, [planned], 1)[0], START))
+    plan = planned("xid79", after_s=8.0, node="n006", gpu=4)
+    story.truth(injected(plan_faults(CLUSTER, [plan], 1)[0], START))
     (line,) = flat(story.waiting(START + 44 * SECOND))
     assert line == (
         "00:44.0  WAITING    no step is finished: 112 GPUs idle for 36 s, 1.1 GPU hours (simulated)"
@@ -223,7 +225,7 @@ def test_the_help_of_without_names_every_part() -> None:
 
 def test_the_opening_says_that_all_is_synthetic_and_that_it_acts() -> None:
     text = "\n".join(
-        line.plain for line in opening(CLUSTER, CLUSTER.scenario[0], seed=7, speed=2.0)
+        line.plain for line in opening(CLUSTER, scenario_named("gpu-off-bus"), seed=7, speed=2.0)
     )
     assert "16 nodes x 8 GPUs" in text
     assert "on 112 ranks, 2 nodes are spare" in text

@@ -26,13 +26,14 @@ from nemesis.schemas.plans import (
 from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.sim.agent import read_journal
 from nemesis.sim.clock import SimClock
-from nemesis.sim.cluster import FaultKind, FaultPlanned, load_cluster
+from nemesis.sim.cluster import load_cluster
 from nemesis.sim.faults import plan_faults
-from nemesis.sim.ledger import FaultInjected, MembershipFormed
+from nemesis.sim.ledger import FaultInjected, MembershipFormed, Truth
 from nemesis.sim.load import publish_load, samples
 from nemesis.sim.simulation import Simulation
-from nemesis.sim.stage import Stage, Truth, read_ledger
+from nemesis.sim.stage import Stage, read_ledger, wire_roles
 from nemesis.streams.server import Server
+from tests.planned import planned
 
 pytestmark = pytest.mark.server
 CLUSTER = load_cluster()
@@ -60,11 +61,11 @@ class Cell:
         self.truths = truths
         self.behind = behind
 
-    def break_gpu(self, kind: FaultKind) -> None:
+    def break_gpu(self, kind: str) -> None:
         """A fault of `RANK` and its GPU that happens now."""
         after_s = (self.clock.now_ns() - self.clock.start_ns) / 1e9
-        planned = FaultPlanned(kind=kind, after_s=after_s, node=NODE, gpu=4)
-        self.stage.simulation.inject(*plan_faults(CLUSTER, [planned], 7))
+        plan = planned(kind, after_s=after_s, node=NODE, gpu=4)
+        self.stage.simulation.inject(*plan_faults(CLUSTER, [plan], 7))
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(WAIT_S):
@@ -82,8 +83,7 @@ class Cell:
 
 @asynccontextmanager
 async def cell(folder: Path, *, speed: float = 10.0) -> AsyncIterator[Cell]:
-    roles = [f"node/{node}" for node in CLUSTER.node_names]
-    async with Server("test", folder=folder / "cell", roles=roles) as server:
+    async with Server("test", folder=folder / "cell", roles=wire_roles(CLUSTER)) as server:
         clock = SimClock(speed=speed)
         submitted = JobSubmitted(
             at_ns=0, by="t", reason="t", job="llama", nodes=CLUSTER.job_nodes, world_min=64

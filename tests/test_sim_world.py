@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from nemesis.schemas.channels import ABSENT, GPU_CHANNELS, NIC_CHANNELS
-from nemesis.sim.cluster import BadClusterError, FaultPlanned, load_cluster
-from nemesis.sim.faults import GpuCounted, GpuLost, KernelLine, NodeLost, RankDies, plan_faults
+from nemesis.sim.cluster import BadClusterError, load_cluster
+from nemesis.sim.faults import plan_faults
+from nemesis.sim.symptoms import GpuCounted, GpuLost, KernelLine, NodeLost, RankDies
 from nemesis.sim.world import Load, World
+from tests.planned import planned
 
 SECOND = 1_000_000_000
 CLUSTER = load_cluster()
@@ -52,11 +54,6 @@ def test_a_cluster_file_that_cannot_be_simulated_is_refused(
 def test_a_cluster_file_that_is_not_there_is_named() -> None:
     with pytest.raises(BadClusterError, match="/no/such"):
         load_cluster(Path("/no/such"))
-
-
-def test_an_unknown_scenario_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(BadClusterError, match="gpu-off-bus"):
-        CLUSTER.scenario_named("meteor")
 
 
 def blocks(seed: int) -> list[bytes]:
@@ -125,8 +122,7 @@ def test_a_gpu_off_the_bus_answers_nothing_and_its_neighbours_go_on() -> None:
 
 
 def lines(kind: str) -> list[str]:
-    planned = FaultPlanned(kind=kind, after_s=1.0, node="n006", gpu=4)  # type: ignore[arg-type]
-    (fault,) = plan_faults(CLUSTER, [planned], seed=1)
+    (fault,) = plan_faults(CLUSTER, [planned(kind, node="n006", gpu=4)], seed=1)
     return [each.effect.text for each in fault.symptoms if isinstance(each.effect, KernelLine)]
 
 
@@ -149,24 +145,23 @@ def test_a_rank_exit_leaves_no_trace_in_any_kernel_log() -> None:
 
 
 def test_a_lost_node_takes_its_ranks_and_says_nothing() -> None:
-    planned = FaultPlanned(kind="node-lost", after_s=2.5, node="n006")
-    (fault,) = plan_faults(CLUSTER, [planned], seed=1)
+    plan = planned("node-lost", after_s=2.5, node="n006")
+    (fault,) = plan_faults(CLUSTER, [plan], seed=1)
     assert fault.lost_ranks == tuple(range(40, 48))
     assert [each.effect for each in fault.symptoms] == [NodeLost()]
     assert fault.onset_ns == 2_500_000_000
 
 
 def test_a_target_that_is_not_named_is_drawn_by_the_seed() -> None:
-    planned = [FaultPlanned(kind="xid79", after_s=1.0)]
-    culprits = {plan_faults(CLUSTER, planned, seed)[0].culprit for seed in range(40)}
+    plan = [planned("xid79")]
+    culprits = {plan_faults(CLUSTER, plan, seed)[0].culprit for seed in range(40)}
     assert len(culprits) > 20
-    assert plan_faults(CLUSTER, planned, 7) == plan_faults(CLUSTER, planned, 7)
+    assert plan_faults(CLUSTER, plan, 7) == plan_faults(CLUSTER, plan, 7)
 
 
 def test_the_rank_of_a_broken_gpu_dies_after_the_line_that_tells_why() -> None:
     for kind in ("xid79", "xid48"):
-        planned = FaultPlanned(kind=kind, after_s=1.0, node="n001", gpu=0)
-        (fault,) = plan_faults(CLUSTER, [planned], seed=1)
+        (fault,) = plan_faults(CLUSTER, [planned(kind, node="n001", gpu=0)], seed=1)
         died = [s.after_ns for s in fault.symptoms if isinstance(s.effect, RankDies)]
         told = [s.after_ns for s in fault.symptoms if isinstance(s.effect, KernelLine)]
         assert len(died) == 1

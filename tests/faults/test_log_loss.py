@@ -14,10 +14,13 @@ from nemesis.schemas.done import AttemptCompleted, MembershipReported
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.sim.agent import Done, read_journal
 from nemesis.sim.cell import Options, RunningCell, running_cell
-from nemesis.sim.cluster import Cluster, FaultPlanned, Scenario, load_cluster
-from nemesis.sim.faults import Fault, plan_faults
+from nemesis.sim.cluster import Cluster, load_cluster
+from nemesis.sim.faults import plan_faults
 from nemesis.sim.ledger import MembershipFormed
 from nemesis.sim.run import Outcome, judge
+from nemesis.sim.scenario import Scenario
+from nemesis.sim.symptoms import Fault
+from tests.planned import planned
 
 pytestmark = [
     pytest.mark.server,
@@ -91,8 +94,7 @@ def has_begun(options: Options, cell: RunningCell) -> bool:
 def gpu_off_the_bus(options: Options, cell: RunningCell) -> Fault:
     """A fault that happens now."""
     after_s = (cell.clock.now_ns() - cell.clock.start_ns) / SECOND
-    planned = FaultPlanned(kind="xid79", after_s=after_s)
-    return plan_faults(options.cluster, [planned], options.seed)[0]
+    return plan_faults(options.cluster, [planned("xid79", after_s=after_s)], options.seed)[0]
 
 
 def is_over(cell: RunningCell, on_log_loss: str) -> bool:

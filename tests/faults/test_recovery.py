@@ -22,13 +22,15 @@ from nemesis.schemas.facts import Fact
 from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.sim.agent import Done, read_journal
 from nemesis.sim.cell import Options, RunningCell, running_cell
-from nemesis.sim.cluster import FaultPlanned, Scenario, load_cluster
+from nemesis.sim.cluster import load_cluster
 from nemesis.sim.link import Link
 from nemesis.sim.run import Outcome, judge
+from nemesis.sim.scenario import Scenario
+from tests.planned import planned
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
 CLUSTER = load_cluster()
-EARLY = Scenario(name="early", title="soon", faults=(FaultPlanned(kind="xid79", after_s=3.0),))
+EARLY = Scenario(name="early", title="soon", faults=(planned("xid79", after_s=3.0),))
 SPEED = 2.0
 ANSWER_AFTER_S = 0.4
 LIMIT_S = 120.0
@@ -66,7 +68,7 @@ def recover(
             async with asyncio.timeout(LIMIT_S):
                 while not _goes_on(cell):  # noqa: ASYNC110 - however long that takes here
                     await asyncio.sleep(0.02)
-                await cell.watcher.until_over(cell.stage.simulation)
+                await cell.watcher.until_over(cell.stage.simulation, EARLY)
             disturbing.cancel()
             with suppress(asyncio.CancelledError):
                 await disturbing

@@ -1,4 +1,4 @@
-"""Which nodes may write: named on the command line or in a file, one a line."""
+"""Who may write telemetry: nodes and switches, named on the command line or in a file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +9,10 @@ NodesOption = Annotated[
     str,
     typer.Option("--nodes", help="Nodes that may write: a,b,c or a file with one a line."),
 ]
+SwitchesOption = Annotated[
+    str,
+    typer.Option("--switches", help="Switches whose collectors may write, in the same forms."),
+]
 
 
 def node_roles(nodes: str) -> list[str]:
@@ -17,14 +21,27 @@ def node_roles(nodes: str) -> list[str]:
     Raises:
         BadNameError: a name that cannot be a node's.
     """
+    return _roles("node", nodes, "--nodes")
+
+
+def collector_roles(switches: str) -> list[str]:
+    """`collector/NAME` for each switch.
+
+    Raises:
+        BadNameError: a name that cannot be a switch's.
+    """
+    return _roles("collector", switches, "--switches")
+
+
+def _roles(kind: str, names: str, option: str) -> list[str]:
     from nemesis.streams.permissions import user_of
 
-    path = Path(nodes)
-    if "/" in nodes and not path.is_file():
-        raise typer.BadParameter(f"no such file: {nodes}", param_hint="--nodes")
-    text = path.read_text() if nodes and path.is_file() else nodes.replace(",", "\n")
+    path = Path(names)
+    if "/" in names and not path.is_file():
+        raise typer.BadParameter(f"no such file: {names}", param_hint=option)
+    text = path.read_text() if names and path.is_file() else names.replace(",", "\n")
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
-    roles = [f"node/{name}" for name in dict.fromkeys(lines) if name]
+    roles = [f"{kind}/{name}" for name in dict.fromkeys(lines) if name]
     for role in roles:
         user_of(role)
     return roles

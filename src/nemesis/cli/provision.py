@@ -7,7 +7,7 @@ import typer
 
 from nemesis.cli.cell import ContextOption, CredsOption, ServerOption
 from nemesis.cli.interrupts import run_on_loop
-from nemesis.cli.nodes import NodesOption, node_roles
+from nemesis.cli.nodes import NodesOption, SwitchesOption, collector_roles, node_roles
 from nemesis.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def credentials(
     *,
     out: Annotated[Path, typer.Option("--out", help="Folder for the seeds, one file a role.")],
     nodes: NodesOption = "",
+    switches: SwitchesOption = "",
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Make the seed of every role that has none, and print the `authorization` block for them.
@@ -79,7 +80,7 @@ def credentials(
     from nemesis.streams.permissions import server_users, standing_roles
 
     try:
-        keys = ensure(out, [*standing_roles(), *node_roles(nodes)])
+        keys = ensure(out, [*standing_roles(), *node_roles(nodes), *collector_roles(switches)])
     except OSError as error:
         raise NemesisError(
             f"cannot write seeds to {out}: {error.strerror}", hint="name another folder with --out"

@@ -8,7 +8,7 @@ import typer
 
 from nemesis.cli.cell import CellOption, CredsOption, ServerOption
 from nemesis.cli.interrupts import run_until_told
-from nemesis.cli.nodes import NodesOption, node_roles
+from nemesis.cli.nodes import NodesOption, SwitchesOption, collector_roles, node_roles
 from nemesis.cli.output import print_json, say
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def serve(
         int, typer.Option(min=0, max=65535, help="Port on loopback; 0: any free one.")
     ] = 0,
     nodes: NodesOption = "",
+    switches: SwitchesOption = "",
     copies: Annotated[
         int, typer.Option(min=1, max=8, help="Copies of the processors and of the job actor.")
     ] = 1,
@@ -31,20 +32,23 @@ def serve(
 ) -> None:
     """Run a cell: NATS server, clock, processors, actors. Ctrl-C ends everything.
 
-    The log stays where it is and is taken up again at the next start. Without --nodes, the nodes
-    that could write before still can. With --server, no server is started: the log is there.
+    The log stays where it is and is taken up again at the next start. Without --nodes and
+    --switches, those that could write before still can. With --server, no server is started: the
+    log is there.
     """
     import logging
 
     from nemesis.streams.contexts import find
     from nemesis.streams.serving import serving
 
-    if server and (port or nodes):
-        raise typer.BadParameter("--port and --nodes are of a server of our own, not of --server")
+    if server and (port or nodes or switches):
+        raise typer.BadParameter(
+            "--port, --nodes and --switches are of a server of our own, not of --server"
+        )
     target = find(server=server, credentials_folder=credentials) if server else None
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    roles = node_roles(nodes)
+    roles = [*node_roles(nodes), *collector_roles(switches)]
     alarm = logging.getLogger(__name__).warning
 
     os.umask(0o077)  # seeds and records are nobody else's

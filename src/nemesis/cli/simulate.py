@@ -10,13 +10,13 @@ from nemesis.cli.interrupts import run_until_told
 from nemesis.cli.output import say
 
 if TYPE_CHECKING:
-    from nemesis.sim.stage import Truth
+    from nemesis.sim.ledger import Truth
 
 
 def simulate(
     *,
     scenario: Annotated[
-        str, typer.Option(help="What breaks; `nemesis demo --list` names all.")
+        str, typer.Option(help="What breaks: a name of `nemesis demo --list`, or a .toml file.")
     ] = "gpu-off-bus",
     every: Annotated[
         float, typer.Option(min=0.0, help="Seconds after which it breaks again; 0: once.")
@@ -43,6 +43,7 @@ def simulate(
     from nemesis.schemas.errors import NemesisError
     from nemesis.sim import attached
     from nemesis.sim.cluster import DEFAULT, load_cluster
+    from nemesis.sim.scenario import scenario_named
     from nemesis.streams import pulse
     from nemesis.streams.contexts import find
     from nemesis.streams.server import state_folder
@@ -54,14 +55,14 @@ def simulate(
     if missing:
         raise NemesisError(
             f"no seed of {', '.join(missing[:3])}{' and more' if missing[3:] else ''} in {seeds}",
-            hint="make them with `nemesis credentials --nodes n001,...` or `nemesis serve --nodes`",
+            hint="make them: `nemesis credentials --nodes n001,... --switches leaf01,...`, or serve",
         )
     os.umask(0o077)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     folder = state_folder(cell)
     options = attached.Attached(
         cluster=described,
-        scenario=described.scenario_named(scenario),
+        scenario=scenario_named(scenario),
         target=target,
         folder=folder / "agents",
         seed=seed,

@@ -1,0 +1,158 @@
+"""The job actor without a wire: carries decisions out on the agents of a simulation, in its time.
+
+The rules are those of the real actor: what is due (claims.py), the plan (planning.py), how far it
+got (progress_of). Only the waiting differs: time is an argument, an agent answers at once or, where
+its node is lost, never.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from nemesis.actors.attempt import ANSWER_S
+from nemesis.actors.claims import Claims, Due, Effective
+from nemesis.actors.notary import CLAIM_NS
+from nemesis.actors.planning import Progress, homes, nodes_of, placements_of, plan_of, progress_of
+from nemesis.processors.fold import Input
+from nemesis.schemas.done import Attempt, AttemptCompleted, AttemptFailed, AttemptStarted
+from nemesis.schemas.plans import Plan, RankState
+from nemesis.schemas.rank_ranges import format_ranks, parse_ranks
+from nemesis.sim.simulation import Simulation
+
+NAME: Final = "hands"
+ANSWER_NS: Final = round(ANSWER_S * 1e9)
+
+
+class _Open(msgspec.Struct):
+    """An attempt that has not ended."""
+
+    decision: Effective
+    plan: Plan
+    home: dict[int, str]
+    began_ns: int
+    answered: set[str]
+    refused: str = ""
+
+
+class Hands:
+    """Acts on what is read back from the log, and writes what became of it."""
+
+    def __init__(self, simulation: Simulation, write: Callable[[Attempt], None]) -> None:
+        self.claims: Final = Claims(NAME)
+        self._simulation: Final = simulation
+        self._write: Final = write
+        self._states: Final[dict[tuple[str, int], RankState]] = {}
+        self._open: Final[dict[str, _Open]] = {}
+
+    def take(self, item: Input) -> None:
+        """Read one record of the log."""
+        self.claims.take(item)
+
+    def act(self, now_ns: int) -> None:
+        """Hear the agents, begin what is due, end what is done."""
+        for node, agent in self._simulation.agents.items():
+            reports, agent.reports = agent.reports, []
+            for report in reports:
+                self._hear(node, report.ranks)
+        for due in self.claims.due():
+            if due.decision.decision not in self._open:
+                self._begin(due, now_ns)
+        for name, each in list(self._open.items()):
+            outcome = self._outcome(each, now_ns)
+            if outcome is not None:
+                del self._open[name]
+                self._write(outcome)
+
+    def _begin(self, due: Due, now_ns: int) -> None:
+        decision = due.decision
+        log_time_ns = self.claims.log_time_ns
+        self._write(
+            AttemptStarted(
+                at_ns=log_time_ns,
+                reason=f"{NAME} carries out {decision.decision}.",
+                decision=decision.decision,
+                actor=NAME,
+                job=decision.job,
+                epoch=decision.epoch,
+                deadline_ns=log_time_ns + CLAIM_NS,
+                attempt=due.attempt,
+            )
+        )
+        standing = self.claims.jobs[decision.job]
+        agents = self._simulation.agents
+        plan = plan_of(decision, standing, {node: each.boot_id for node, each in agents.items()})
+        begun = _Open(
+            decision=decision,
+            plan=plan,
+            home=homes(standing, placements_of(decision, standing)),
+            began_ns=now_ns,
+            answered=set(),
+        )
+        for node in nodes_of(decision, standing):
+            agent = agents.get(node)
+            if agent is None:
+                continue
+            answer = agent.follow(plan, now_ns)
+            begun.answered.add(node)
+            self._hear(node, answer.ranks)
+            if answer.outcome not in ("accepted", "repeated"):
+                begun.refused = f"Node {node} refused the plan, {answer.outcome}: {answer.why}."
+        self._open[decision.decision] = begun
+
+    def _hear(self, node: str, ranks: tuple[RankState, ...]) -> None:
+        self._states.update({(node, state.rank): state for state in ranks})
+
+    def _outcome(self, each: _Open, now_ns: int) -> Attempt | None:
+        plan, waited_ns = each.plan, now_ns - each.began_ns
+        progress = progress_of(plan, each.home, self._states)
+        members = parse_ranks(plan.members)
+        silent = format_ranks(rank for rank in members if each.home[rank] not in each.answered)
+        newer = self.claims.superseded_by(each.decision)
+        if newer:
+            return self._failed(each, f"{newer} came after it.", progress, withdrawn=True)
+        if progress.outcome == "done":
+            return self._completed(each, progress, "", waited_ns)
+        if each.refused:
+            return self._failed(each, each.refused, progress)
+        if progress.outcome == "failed":
+            return self._failed(each, f"Rank {progress.lost} ended.", progress)
+        if plan.kind == "hold" and silent and waited_ns > self.claims.policy.silence_wait_ns:
+            return self._completed(each, progress, silent, waited_ns)
+        if (silent and waited_ns > ANSWER_NS) or waited_ns > CLAIM_NS:
+            return self._failed(each, "Not every rank arrived in time.", progress)
+        return None
+
+    def _completed(
+        self, each: _Open, progress: Progress, silent: str, waited_ns: int
+    ) -> AttemptCompleted:
+        plan = each.plan
+        what = "is held" if plan.kind == "hold" else f"goes on in epoch {plan.epoch}"
+        return AttemptCompleted(
+            at_ns=self.claims.log_time_ns,
+            reason=f"{plan.job} {what} at step {progress.step}.",
+            decision=plan.decision,
+            actor=NAME,
+            job=plan.job,
+            epoch=plan.epoch,
+            lost=progress.lost,
+            silent=silent,
+            step=progress.step,
+            world=plan.world,
+            duration_ns=waited_ns,
+            restarts=len(parse_ranks(plan.started)),
+        )
+
+    def _failed(
+        self, each: _Open, reason: str, progress: Progress, *, withdrawn: bool = False
+    ) -> AttemptFailed:
+        return AttemptFailed(
+            at_ns=self.claims.log_time_ns,
+            reason=reason,
+            decision=each.decision.decision,
+            actor=NAME,
+            job=each.decision.job,
+            epoch=each.decision.epoch,
+            lost=progress.lost,
+            withdrawn=withdrawn,
+        )

@@ -1,0 +1,124 @@
+"""A scenario: what is broken in one run, what a right answer is, what must hold of the run.
+
+One TOML file each; those of the release lie in `scenarios/`, and `nemesis demo --scenario` takes
+anybody's. A file that cannot be run is refused with its field and the value that is wrong.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from nemesis.schemas.errors import NemesisError
+from nemesis.sim.planned import KINDS, FaultPlanned, Seconds
+
+FOLDER: Final = Path(__file__).with_name("scenarios")
+VALUE_CHARS_MAX: Final = 60
+
+
+class BadScenarioError(NemesisError):
+    """A scenario that cannot be run."""
+
+    exit_code = 2
+
+
+class Expect(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What must hold of a run besides right answers; times are simulated."""
+
+    goes_on: bool = True
+    """After the last fault the job finishes steps again."""
+    predicted: bool = False
+    """A `failure_predicted` names the component before it fails."""
+    verdict_within_s: Seconds = 0.0
+    """From the fault's onset; 0: any time."""
+    resumed_within_s: Seconds = 0.0
+    """From the fault's onset to the job's next step; 0: any time."""
+    world_min: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Ranks at the end."""
+    steps_redone_max: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    """-1: any number."""
+    restarts_max: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    """Processes started anew; -1: any number."""
+
+
+class Scenario(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """One run."""
+
+    name: str
+    """The file's, without .toml."""
+    title: str
+    faults: Annotated[tuple[FaultPlanned, ...], msgspec.Meta(min_length=1)] = msgspec.field(
+        name="fault"
+    )
+    expect: Expect = Expect()
+    duration_s: Seconds = 0.0
+    """How long the run takes; 0: until everything is answered."""
+
+
+def load_scenario(path: Path) -> Scenario:
+    """The scenario in a file.
+
+    Raises:
+        BadScenarioError: no such file, not TOML, or a field that is missing, unknown or wrong.
+    """
+    try:
+        document = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise BadScenarioError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadScenarioError(f"{path}: {error}") from error
+    if "name" in document:
+        raise BadScenarioError(f"{path}: name: leave it out, a scenario is named by its file")
+    try:
+        scenario = msgspec.convert({"name": path.stem, **document}, Scenario)
+    except msgspec.ValidationError as error:
+        raise BadScenarioError(f"{path}: {_explained(str(error), document)}") from error
+    if not scenario.duration_s and all(each.right == "nothing" for each in scenario.faults):
+        raise BadScenarioError(
+            f"{path}: duration_s: missing, and nothing else says when a run of decoys is over"
+        )
+    return scenario
+
+
+def scenarios() -> tuple[Scenario, ...]:
+    """Those of the release, by name."""
+    return tuple(load_scenario(path) for path in sorted(FOLDER.glob("*.toml")))
+
+
+def scenario_named(name: str) -> Scenario:
+    """The scenario of that name, or in the file of that name if it ends in .toml.
+
+    Raises:
+        BadScenarioError: there is none, or it cannot be run.
+    """
+    if name.endswith(".toml"):
+        return load_scenario(Path(name))
+    path = FOLDER / f"{name}.toml"
+    known = [each.stem for each in sorted(FOLDER.glob("*.toml"))]
+    if name not in known:
+        raise BadScenarioError(
+            f"no scenario {name!r}, expected a file ending in .toml or one of: {', '.join(known)}"
+        )
+    return load_scenario(path)
+
+
+def _explained(error: str, document: dict[str, Any]) -> str:
+    """msgspec's words with the field and its value in front: `fault[0].kind: 'xid80' ...`."""
+    says, _, place = error.partition(" - at `$")
+    steps = re.findall(r"\.(\w+)|\[(\d+)\]", place)
+    field = place.rstrip("`").lstrip(".")
+    value: Any = document
+    for name, index in steps:
+        try:
+            value = value[name] if name else value[int(index)]
+        except (KeyError, IndexError, TypeError):
+            value = None
+            break
+    if "Invalid value" in says and field.endswith("kind"):
+        says = f"no such kind, expected one of: {', '.join(KINDS)}"
+    shown = (
+        "" if isinstance(value, dict | list) or value is None else f"{value!r:.{VALUE_CHARS_MAX}}: "
+    )
+    return f"{field + ': ' if field else ''}{shown}{says[:1].lower()}{says[1:]}"

@@ -1,0 +1,162 @@
+"""What faults do to the simulated cluster, one struct an effect, and when: symptoms of a fault."""
+
+import msgspec
+from msgspec.structs import replace
+
+from nemesis.schemas.codes import Action, FaultClass
+
+
+class KernelLine(msgspec.Struct, frozen=True):
+    """A node's kernel prints a line."""
+
+    text: str
+    priority: int
+
+
+class RankStuck(msgspec.Struct, frozen=True):
+    """A rank's GPU computes no more; its process lives on."""
+
+    rank: int
+
+
+class RankDies(msgspec.Struct, frozen=True):
+    """A rank's process ends; returncode is negative for a signal."""
+
+    rank: int
+    returncode: int
+
+
+class RankStrays(msgspec.Struct, frozen=True):
+    """A rank's next collective is not that of the others."""
+
+    rank: int
+    differs_in: str
+    """operation or size."""
+
+
+class RankDelayed(msgspec.Struct, frozen=True):
+    """A rank's next step takes so much longer, once."""
+
+    rank: int
+    delay_ns: int
+
+
+class Slowed(msgspec.Struct, frozen=True):
+    """Compute on a node takes this much longer from here on; 0: as ever."""
+
+    per_mille: int
+    index: int = -1
+    """Of one GPU; -1: all of the node, by its host, and unevenly."""
+
+
+class GpuLost(msgspec.Struct, frozen=True):
+    """NVML answers GPU_IS_LOST from here on."""
+
+    index: int
+
+
+class GpuCounted(msgspec.Struct, frozen=True):
+    """Readings of a GPU rise by so much, by channel name."""
+
+    index: int
+    rises: tuple[tuple[str, int], ...]
+
+
+class GpuHeated(msgspec.Struct, frozen=True):
+    """A GPU runs at this temperature and clock, for these reasons; reasons 0: as ever."""
+
+    index: int
+    temp_mc: int
+    clock_mhz: int
+    reasons: int
+    """NVML's bit mask of clocks event reasons."""
+
+
+class HostLoaded(msgspec.Struct, frozen=True):
+    """How much a node's host is wanted by others than the job."""
+
+    pressure_ppm: int
+    run_queue_wait_ppm: int
+    steal_ppm: int
+
+
+class LinkTurned(msgspec.Struct, frozen=True):
+    """The link between a NIC and its switch port goes down or up; both ends see it."""
+
+    nic: int
+    up: bool
+
+
+class NicCounted(msgspec.Struct, frozen=True):
+    """Counters of a NIC rise by so much, by channel name."""
+
+    nic: int
+    rises: tuple[tuple[str, int], ...]
+
+
+class NicMute(msgspec.Struct, frozen=True):
+    """A NIC moves no data any more, its port stays up."""
+
+    nic: int
+
+
+class PortCounted(msgspec.Struct, frozen=True):
+    """Error counters of the switch port of a NIC rise, by their names in PortSeen."""
+
+    nic: int
+    rises: tuple[tuple[str, int], ...]
+
+
+class NodeLost(msgspec.Struct, frozen=True):
+    """Power is gone: ranks, agent and telemetry with it."""
+
+
+GpuEffect = GpuLost | GpuCounted | GpuHeated
+RankEffect = RankStuck | RankDies | RankStrays | RankDelayed
+NetworkEffect = LinkTurned | NicCounted | NicMute | PortCounted
+Effect = KernelLine | RankEffect | GpuEffect | NetworkEffect | Slowed | HostLoaded | NodeLost
+
+
+class Symptom(msgspec.Struct, frozen=True):
+    """Something that happens to a node, so long after the fault began."""
+
+    after_ns: int
+    node: str
+    effect: Effect
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that really broke: what the ledger knows and NEMESIS does not."""
+
+    kind: str
+    began_ns: int
+    """When the first of it could be seen, from the start of the run."""
+    onset_ns: int
+    """When it struck: later than it began only where something announced it."""
+    over_ns: int
+    """When its last symptom appeared."""
+    node: str
+    culprit: str
+    """The component that it sits in, by its canonical name."""
+    components: tuple[str, ...]
+    """Any of these is right to name; none for a decoy."""
+    harmless: tuple[str, ...]
+    """What else may be named."""
+    classes: tuple[FaultClass, ...]
+    """Classes that are right to conclude."""
+    lost_ranks: tuple[int, ...]
+    """Ranks that cannot go on where they are."""
+    actions: tuple[Action, ...]
+    """Recoveries that are right to decide."""
+    stalls: bool
+    """The job stands still from its onset on."""
+    symptoms: tuple[Symptom, ...]
+
+    def later(self, by_ns: int) -> "Fault":
+        """The same, so much later."""
+        return replace(
+            self,
+            began_ns=self.began_ns + by_ns,
+            onset_ns=self.onset_ns + by_ns,
+            over_ns=self.over_ns + by_ns,
+        )

@@ -1,0 +1,16 @@
+"""Faults as the scenarios of the release plan them, with other targets, times or parameters."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from nemesis.sim.planned import FaultPlanned
+from nemesis.sim.scenario import scenarios
+
+_BY_KIND = {fault.kind: fault for each in scenarios() for fault in each.faults}
+
+
+def planned(kind: str, **fields: Any) -> FaultPlanned:
+    """The last fault of this kind in the scenarios of the release, changed where it can be."""
+    plan = _BY_KIND[kind]
+    return replace(plan, **{name: each for name, each in fields.items() if hasattr(plan, name)})

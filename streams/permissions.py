@@ -141,6 +141,11 @@ def _node(token: str, name: str) -> Permissions:
     )
 
 
+def _collector(token: str, name: str) -> Permissions:
+    fill = f"$JS.API.DIRECT.GET.{STREAM}.{FILL_SUBJECT}"
+    return Permissions((*_telemetry_of("collector", token), fill), ())
+
+
 def _processor(token: str, name: str) -> Permissions:
     kept = (
         # the key of a divergence is the conclusion that differs; all others speak of their writer
@@ -196,7 +201,7 @@ def _reader(*extra: str) -> Callable[[str, str], Permissions]:
 
 _MAKERS: Final[Mapping[str, Callable[[str, str], Permissions]]] = {
     "node": _node,
-    "collector": lambda token, name: Permissions(_telemetry_of("collector", token), ()),
+    "collector": _collector,
     "processor": _processor,
     "actor": _actor,
     "ticker": lambda token, name: Permissions(_telemetry_of("ticker", CLOCK_NODE), ()),

@@ -106,9 +106,7 @@ def on_the_wire(name: str, seed: int, speed: float) -> Row:
         )
     assert demo.stdout, demo.stderr.decode()
     document = msgspec.json.decode(demo.stdout, type=_Document)
-    return Row(
-        scenario=name, seed=seed, passed=document.passed, score=document.score, replay=""
-    )
+    return Row(scenario=name, seed=seed, passed=document.passed, score=document.score, replay="")
 
 
 def rows(names: list[str], seeds: int, speed: float) -> Iterator[Row]:

@@ -112,7 +112,12 @@ def publishing() -> dict[str, set[str]]:
         "$JS.API.STREAM.INFO.NEMESIS_TRUTH": {"sim", "admin"},
         "$JS.API.DIRECT.GET.NEMESIS_TRUTH": {"sim"},
         "$JS.API.CONSUMER.CREATE.NEMESIS_TRUTH.some": {"sim"},
-        "$JS.API.DIRECT.GET.NEMESIS.nemesis.events.log_measured.log": {*READERS, *NODES, "sim"},
+        "$JS.API.DIRECT.GET.NEMESIS.nemesis.events.log_measured.log": {
+            *READERS,
+            *NODES,
+            "collector/leaf01",
+            "sim",
+        },
         "$JS.API.DIRECT.GET.OBJ_NEMESIS_BLOBS": {*PROCESSORS, "archivist", "reader"},
         "$JS.API.DIRECT.GET.OBJ_NEMESIS_STATE": {*PROCESSORS, "archivist", "reader"},
         "$JS.API.DIRECT.GET.OBJ_NEMESIS_INCIDENTS": {"archivist", "reader"},

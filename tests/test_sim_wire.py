@@ -39,6 +39,7 @@ pytestmark = pytest.mark.server
 CLUSTER = load_cluster()
 NODE, RANK = "n006", 44
 WAIT_S = 30.0
+SPEAKERS = {*CLUSTER.node_names, *CLUSTER.leaves}
 
 
 class Cell:
@@ -147,13 +148,13 @@ def test_every_node_speaks_for_itself_and_no_number_is_missing(tmp_path: Path) -
             async with asyncio.timeout(WAIT_S):
                 while True:
                     seen = await it.observations()
-                    if {each.node for each in seen} == set(CLUSTER.node_names):
+                    if {each.node for each in seen} == SPEAKERS:
                         return seen
                     await asyncio.sleep(0.1)
 
     seen = asyncio.run(scenario())
-    assert {each.node for each in seen} == set(CLUSTER.node_names)
-    for node in CLUSTER.node_names:
+    assert {each.node for each in seen} == SPEAKERS
+    for node in SPEAKERS:
         for kind in {type(each) for each in seen}:
             numbers = [each.n for each in seen if each.node == node and type(each) is kind]
             assert numbers == list(range(1, len(numbers) + 1))

@@ -55,7 +55,7 @@ def simulate(
     if missing:
         raise NemesisError(
             f"no seed of {', '.join(missing[:3])}{' and more' if missing[3:] else ''} in {seeds}",
-            hint="make them: `nemesis credentials --nodes n001,... --switches leaf01,...`, or serve",
+            hint="make them with `nemesis credentials --nodes n001,... --switches leaf01,...`",
         )
     os.umask(0o077)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")

@@ -168,6 +168,14 @@ def test_a_decision_that_came_before_the_verdict_belongs_to_the_same_incident() 
     ]
 
 
+def test_two_verdicts_that_cite_one_fact_are_not_one_incident_for_it() -> None:
+    story = Story()
+    shared = (Evidence(fact="clock/tick/1/9", says="it fell silent"),)
+    story.verdict("i-1", "node/n1", evidence=shared)
+    story.verdict("i-2", "node/n2", evidence=shared)
+    assert [each[0] for each in story.shape] == ["opened", "opened"]
+
+
 def test_a_decision_named_after_the_very_fact_that_opened_the_verdict_needs_no_grouping() -> None:
     story = Story()
     story.held(incident=EXIT)

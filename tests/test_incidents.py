@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from nemesis.processors.fold import Input
+from nemesis.processors.incident.names import incident_of
 from nemesis.replay.reader import Recording
-from nemesis.schemas import decided, done, operated
+from nemesis.schemas import decided, done, inferred, operated
 from nemesis.schemas.channels import ABSENT, GPU_CHANNELS, NIC_CHANNELS, STEP_CHANNELS
 from nemesis.schemas.facts import Record, encode_observation
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed
@@ -178,10 +179,42 @@ def test_a_decision_before_the_verdict_belongs_to_the_incident_of_the_fact_it_an
     for number, data in enumerate((early, verdict(incident="i-9"), cites, late)):
         log.event(data, key=f"k{number}")
     incidents = Incidents(log.records)
-    assert list(incidents.by_id) == ["i-9", "i-1"]
+    first = incident_of("n1/process/1/1")
+    assert list(incidents.by_id) == [first, "i-9"]
     joined = found(incidents, "n1/process/1/1")
-    assert joined.id == "i-1"
+    assert joined is found(incidents, "i-1")
+    assert joined.id == first
     assert [entry.seq for entry in joined.entries] == [1, 3, 4]
+
+
+def test_an_incident_holds_what_was_grouped_with_it_and_ends_as_it_was_closed() -> None:
+    log = Log()
+    grouped = inferred.IncidentGrouped(
+        at_ns=START_NS, reason="r", incident="i-1", member="i-2", rule="victim"
+    )
+    closed = inferred.IncidentClosed(
+        at_ns=START_NS, reason="r", incident="i-1", outcome="no_action"
+    )
+    for number, data in enumerate(
+        (verdict(incident="i-1"), verdict(incident="i-2"), grouped, closed, verdict(incident="i-2"))
+    ):
+        log.event(data, key=f"k{number}")
+    incidents = Incidents(log.records)
+    assert list(incidents.by_id) == ["i-1"]
+    assert found(incidents, "i-2").outcome == "no action"
+    assert [entry.seq for entry in found(incidents, "i-1").entries] == [1, 2, 3, 4, 5]
+
+
+def test_a_prediction_for_the_record_opens_no_incident() -> None:
+    log = Log()
+    for band in ("record", "clear", "watch", "clear"):
+        predicted = inferred.FailurePredicted(
+            at_ns=START_NS, reason="r", component="gpu/n1/0000:1b:00.0", band=band,
+            fault_class="gpu.memory", incident="i-1",
+        )  # fmt: skip
+        log.event(predicted, key="i-1")
+    (incident,) = Incidents(log.records).by_id.values()
+    assert [entry.data.band for entry in incident.entries] == ["watch", "clear"]
 
 
 def test_facts_that_name_no_incident_belong_to_none() -> None:

@@ -1,8 +1,9 @@
 """Incidents as the log tells them: what was concluded, decided and done about one fault.
 
-A pure reader: events in, stories out. Facts belong together by the incident that they name;
-attempts, approvals and vetoes name a decision, and so its incident. A decision taken before there
-was a verdict names the fact that it answers: a verdict that cites this fact is about the same.
+A pure reader: events in, stories out. Facts belong together by the incident that they name
+(processors/incident/names.py) and by what `incident_grouped` says; attempts, approvals and vetoes
+name a decision, and so its incident. A decision taken before there was a verdict names the fact
+that it answers: a verdict that cites this fact is about the same.
 """
 
 from collections.abc import Iterable
@@ -11,39 +12,25 @@ from typing import Any, Final
 import msgspec
 
 from nemesis.processors.fold import Input
-from nemesis.processors.incident.names import incident_of
+from nemesis.processors.incident.names import decision_named, incident_named, incident_of
 from nemesis.schemas.decided import Decision, RecoveryWithheld
-from nemesis.schemas.done import Attempt, AttemptCompleted, AttemptFailed, AttemptOutcomeUnknown
+from nemesis.schemas.done import AttemptCompleted, AttemptFailed, AttemptOutcomeUnknown
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Record
 from nemesis.schemas.inferred import (
     FailurePredicted,
     FaultAttributed,
     IncidentClosed,
-    IncidentCosted,
     IncidentGrouped,
     IncidentOpened,
 )
-from nemesis.schemas.operated import DecisionApproved, DecisionVetoed, NoteAdded
+from nemesis.schemas.operated import DecisionVetoed
 
 
 class NoIncidentError(NemesisError):
     """The log holds no incident of that name."""
 
     exit_code = 3
-
-
-_OF_DECISIONS: Final = (Attempt, DecisionApproved, DecisionVetoed)
-_OF_INCIDENTS: Final = (
-    FailurePredicted,
-    FaultAttributed,
-    IncidentClosed,
-    IncidentCosted,
-    IncidentGrouped,
-    IncidentOpened,
-    NoteAdded,
-    RecoveryWithheld,
-)
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -138,7 +125,9 @@ class Incident(msgspec.Struct):
 
     @property
     def outcome(self) -> str:
-        """recovered, failed, unknown, vetoed, withheld, open, or no action."""
+        """As it was closed; where it was not, as its last event has it."""
+        if self.closed is not None:
+            return self.closed.outcome.replace("_", " ")
         decided = False
         for entry in reversed(self.entries):
             if isinstance(entry.data, AttemptCompleted):
@@ -179,7 +168,7 @@ class Incidents:
         incident = self._incident_of(data)
         if not incident:
             return None
-        incident = self._by_evidence.get(incident, incident)
+        incident = self._joined(data, self._by_evidence.get(incident, incident))
         fact = item.fact(0)
         entry = Entry(
             incident,
@@ -192,22 +181,34 @@ class Incidents:
             data,
         )
         self.by_id.setdefault(incident, Incident(incident)).entries.append(entry)
-        if isinstance(data, FaultAttributed):
-            for evidence in data.evidence:
-                self._join(incident_of(evidence.fact), incident)
-        elif isinstance(data, IncidentGrouped):
-            self._join(data.member, incident)
         return entry
 
-    def _join(self, name: str, incident: str) -> None:
-        """What goes by this name, a fact that was cited for example, belongs to the incident."""
-        self._by_evidence.setdefault(name, incident)
-        other = self.by_id.get(name)
-        if other is None or name == incident or self._by_evidence[name] != incident:
-            return
-        one = self.by_id[incident]
-        one.entries = sorted([*one.entries, *other.entries], key=lambda entry: entry.seq)
-        del self.by_id[name]
+    def _joined(self, data: Any, incident: str) -> str:
+        """The name that the incident goes by once this fact has said what belongs to it."""
+        if isinstance(data, FaultAttributed):
+            for evidence in data.evidence:
+                incident = self._join(incident_of(evidence.fact), incident)
+        elif isinstance(data, IncidentGrouped):
+            incident = self._join(data.member, incident)
+        return incident
+
+    def _join(self, name: str, incident: str) -> str:
+        """What goes by this name belongs to the incident; of two the older keeps its name."""
+        other, one = self.by_id.get(name), self.by_id.get(incident)
+        if other is None or other is one:
+            if name != incident:
+                self._by_evidence.setdefault(name, incident)
+            return incident
+        if one is None:
+            self._by_evidence[incident] = name
+            return name
+        older, younger = sorted((one, other), key=lambda each: each.entries[0].seq)
+        older.entries = sorted([*one.entries, *other.entries], key=lambda entry: entry.seq)
+        del self.by_id[younger.id]
+        for known in (self._by_decision, self._by_evidence):
+            known.update({key: older.id for key, id in known.items() if id == younger.id})
+        self._by_evidence[younger.id] = older.id
+        return older.id
 
     def forget(self, id: str) -> None:
         """Let go of an incident that is long over."""
@@ -222,14 +223,12 @@ class Incidents:
         return self._by_evidence.get(name, name)
 
     def _incident_of(self, data: Any) -> str:
-        if isinstance(data, Decision):
-            self._by_decision[data.decision] = incident_of(data.incident)
-            return incident_of(data.incident)
-        if isinstance(data, _OF_INCIDENTS):
-            return incident_of(data.incident) if data.incident else ""
-        if isinstance(data, _OF_DECISIONS):
-            return self._by_decision.get(data.decision, "")
-        return ""
+        name, decision = incident_named(data), decision_named(data)
+        if decision and name:
+            self._by_decision[decision] = name
+        if isinstance(data, FailurePredicted) and data.band in ("record", "clear"):
+            return name if self.named(name) in self.by_id else ""  # opens nothing
+        return name or self._by_decision.get(decision, "")
 
 
 def found(incidents: Incidents, id: str) -> Incident:

@@ -34,7 +34,7 @@ class Home(msgspec.Struct, frozen=True):
 def home_of(cases: Cases, verdict: FaultAttributed, now_ns: int, *, apart: str = "") -> Home | None:
     """The open incident that a verdict belongs to, other than the one it names (`apart`)."""
     for evidence in verdict.evidence:
-        case = cases.named(incident_of(evidence.fact))
+        case = cases.by_id.get(incident_of(evidence.fact))
         if case is not None and not case.closed and case.id != apart:
             return Home(case, "cited", leads=True)
     culprits = [each.id for each in verdict.culprits]

@@ -9,7 +9,13 @@ from nemesis.processors.fold import Input
 from nemesis.processors.incident.names import incident_of
 from nemesis.replay.reader import Recording
 from nemesis.schemas import decided, done, inferred, operated
-from nemesis.schemas.channels import ABSENT, GPU_CHANNELS, NIC_CHANNELS, STEP_CHANNELS
+from nemesis.schemas.channels import (
+    ABSENT,
+    GPU_CHANNELS,
+    HOST_CHANNELS,
+    NIC_CHANNELS,
+    STEP_CHANNELS,
+)
 from nemesis.schemas.facts import Record, encode_observation
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed
 from nemesis.schemas.observed import SampleTaken
@@ -291,7 +297,9 @@ def test_a_refused_policy_is_shown_with_what_is_wrong_in_it() -> None:
 
 
 def test_channels_of_a_newer_producer_are_numbered_and_a_broken_block_is_left_out() -> None:
-    wide = SampleTaken(node="n1", start_ns=1, n=1, at_ns=1, host=bytes(8 * 11))
+    wide = SampleTaken(
+        node="n1", start_ns=1, n=1, at_ns=1, host=bytes(8 * (len(HOST_CHANNELS) + 2))
+    )
     assert list(sample_blocks(wide)["host"][0])[-2:] == ["channel_9", "channel_10"]
     torn = SampleTaken(node="n1", start_ns=1, n=1, at_ns=1, gpu_count=3, gpu=bytes(20))
     assert sample_blocks(torn)["gpu"] == []

@@ -15,25 +15,18 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from nemesis.processors.attribution.counters import Counters
+from nemesis.processors.attribution import placing
 from nemesis.processors.attribution.exits import is_own_death, signal_of
 from nemesis.processors.attribution.findings import MEMORY_LOST, OFF_BUS, RANK_EXITED, Proof
-from nemesis.processors.attribution.holdback import Held, HoldBack, Surroundings
+from nemesis.processors.attribution.holdback import Held
 from nemesis.processors.attribution.incidents import LINK_KINDS, Clue, Exit, Incident, Support
-from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_messages import KernelMessage, parse
 from nemesis.processors.attribution.kernel_rules import DOUBLE_BIT_XID, role_of
 from nemesis.processors.attribution.kernel_signs import sign_in
-from nemesis.processors.attribution.open_incidents import (
-    HOLD_NS,
-    JOIN_NS,
-    QUIET_NS,
-    SECOND_NS,
-    Incidents,
-)
-from nemesis.processors.attribution.recorders import STALL_NS, Recorders
-from nemesis.processors.attribution.recoveries import Recoveries
-from nemesis.processors.attribution.silences import Hearing
+from nemesis.processors.attribution.open_incidents import HOLD_NS, JOIN_NS, QUIET_NS, SECOND_NS
+from nemesis.processors.attribution.recorders import STALL_NS
+from nemesis.processors.attribution.sample_batch import SampleBatch
+from nemesis.processors.attribution.state import State, decoder, encoder
 from nemesis.processors.attribution.verdicts import refuted, verdict_of
 from nemesis.schemas import components
 from nemesis.schemas.errors import MalformedFactError
@@ -43,6 +36,7 @@ from nemesis.schemas.observed import Ns
 
 # 94, which says that a 48 was contained, follows in the same second
 SHORT_HOLD_NS: Final = SECOND_NS // 2
+HEARD_NS_MAX: Final = 20 * SECOND_NS  # silence is found in three periods of 5 s
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,23 +46,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long an operation is pending before it counts as a hang."""
 
 
-class _State(msgspec.Struct):
-    log_time_ns: int = 0
-    inventory: Inventory = msgspec.field(default_factory=Inventory)
-    recoveries: Recoveries = msgspec.field(default_factory=Recoveries)
-    recorders: Recorders = msgspec.field(default_factory=Recorders)
-    hearing: Hearing = msgspec.field(default_factory=Hearing)
-    counters: Counters = msgspec.field(default_factory=Counters)
-    supports: list[tuple[int, str, Support]] = []
-    """(log time, node, counter that went up) of the last seconds, where no incident is open."""
-    hold_back: HoldBack = msgspec.field(default_factory=HoldBack)
-    surroundings: Surroundings = msgspec.field(default_factory=Surroundings)
-    incidents: Incidents = msgspec.field(default_factory=Incidents)
-
-
-# maps keep the order in which facts filled them, and there are no sets: equal states, equal bytes
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(_State)
 _settings: Final = msgspec.json.Decoder(Settings)
 
 
@@ -82,6 +59,7 @@ class Attribution:
         "kernel",
         "process",
         "collective",
+        "fabric",
         "inventory",
         "spool",
         "tick",
@@ -92,7 +70,8 @@ class Attribution:
     )
 
     def __init__(self) -> None:
-        self._state = _State()
+        self._state = State()
+        self._samples = SampleBatch()
         self._settings = Settings()
 
     def configure(self, settings: bytes) -> None:
@@ -108,22 +87,28 @@ class Attribution:
 
     def snapshot(self) -> bytes:
         """The whole state."""
-        return _encoder.encode(self._state)
+        self._read_samples()
+        return encoder.encode(self._state)
 
     def restore(self, snapshot: bytes) -> None:
         """Take up a state."""
-        self._state = _decoder.decode(snapshot)
+        self._samples = SampleBatch()
+        self._state = decoder.decode(snapshot)
 
     def step(self, fact: Fact) -> Sequence[Conclusion]:
         """Answer one fact."""
         state = self._state
+        if fact.kind == "sample":
+            self._on_sample(fact)
+            return ()
+        self._read_samples()
         state.log_time_ns = fact.log_time_ns
         match fact.kind:
-            case "sample":
-                self._on_sample(fact)
-                return ()
             case "tick":
                 return self._on_tick(fact)
+            case "fabric":
+                state.links.take_fabric(fact, state.inventory)
+                return ()
             case "kernel" | "process" | "collective" | "inventory" | "spool":
                 state.hearing.heard(fact, 0)
                 return self._on_observation(fact)
@@ -143,7 +128,7 @@ class Attribution:
                 self._state.inventory.report(fact.data)
             case "spool":
                 self._state.hearing.spooled(fact.key, fact.log_time_ns)
-                self._unsay_silence(fact.key)
+                placing.unsay_silence(self._state, fact.key)
         return ()
 
     def _on_event(self, fact: Fact) -> None:
@@ -153,6 +138,7 @@ class Attribution:
                 state.inventory.submit(fact.data)
                 state.hearing.expect(fact.data.nodes)
                 state.recorders.forget(fact.data.job)
+                state.steps.forget(fact.data.job)
             case "job_ended":
                 self._end(fact.data.job)
             case "recovery_decided":
@@ -160,12 +146,34 @@ class Attribution:
             case "attempt_completed":
                 job, incident_id = state.recoveries.complete(fact.data.decision, state.inventory)
                 state.recorders.forget(job)
+                state.steps.forget(job)
                 state.incidents.recover(incident_id)
 
     def _on_sample(self, fact: Fact) -> None:
-        state, node = self._state, fact.key
+        """Let it wait for others: what it says counts from here on all the same."""
+        state = self._state
         state.hearing.heard(fact, fact.data.period_ns)
-        for risen in state.counters.risen(fact.data):
+        if not self._samples.has_room_for(fact.key) or fact.log_time_ns != state.log_time_ns:
+            self._read_samples()
+            state.log_time_ns = fact.log_time_ns
+        self._samples.put(fact)
+
+    def _read_samples(self) -> None:
+        """Read the samples that wait together."""
+        if not self._samples.facts:
+            return
+        state, facts = self._state, self._samples.take()
+        self._take_counters(facts)
+        state.links.take_samples(facts, state.inventory)
+        for fact in facts:
+            if state.steps.is_watched(fact.data.job) and not fact.late:
+                state.slowness.take(fact)
+        state.steps.take(facts, state.inventory)
+
+    def _take_counters(self, facts: Sequence[Fact]) -> None:
+        state = self._state
+        for risen in state.counters.risen(facts):
+            fact, node = risen.fact, risen.fact.key
             gpus = state.inventory.gpus.get(node, [])
             if risen.row >= len(gpus):
                 continue
@@ -187,7 +195,13 @@ class Attribution:
             message = replace(message, device=state.surroundings.last_named_gpu(node))
         role = role_of(message)
         level = role.level if role else 0
-        clue = Clue(node, Proof(fact.id, fact.seq, "", fact.data.text), message, level)
+        if (
+            message.kind in LINK_KINDS
+            and state.inventory.jobs
+            and not state.inventory.seats_on(node)
+        ):
+            return ()  # where it is known what runs, a link that nothing uses concerns nobody
+        clue = Clue(node, Proof(fact.id, fact.seq, "", fact.data.text), message, level, fact.at_ns)
         alone = state.incidents.on_node(node, fact.log_time_ns) is None
         if role is None and alone and message.kind not in LINK_KINDS:
             state.surroundings.keep(clue, fact.log_time_ns)
@@ -232,7 +246,7 @@ class Attribution:
         if hold_ns:
             self._state.hold_back.put(held)
             return ()
-        incident = self._place(held)
+        incident = placing.place(self._state, held)
         if incident is None:
             return ()
         if level <= incident.level:
@@ -243,108 +257,20 @@ class Attribution:
     def _on_tick(self, fact: Fact) -> Sequence[Conclusion]:
         state, now_ns = self._state, fact.log_time_ns
         for held in state.hold_back.due(now_ns):
-            self._place(held)
-        self._place_stuck(now_ns)
-        self._place_silence(fact)
+            placing.place(state, held)
+        placing.place_stuck(state, self._settings.stall_ns)
+        placing.place_silence(state, fact)
+        placing.place_links(state)
+        placing.place_slow(state)
         due = [each for each in state.incidents.open_ones if 0 < each.due_ns <= now_ns]
         conclusions = self._judged(due, urgent=False)
         state.incidents.close(
             lambda each: now_ns - each.changed_ns > QUIET_NS and not each.has_link_down()
         )
         state.surroundings.forget(now_ns)
+        state.links.forget(now_ns)
         state.supports = [each for each in state.supports if now_ns - each[0] <= JOIN_NS]
         return conclusions
-
-    def _place(self, held: Held) -> Incident | None:
-        """Give evidence to its incident, opening one where there is none; None if it is no news."""
-        now_ns = self._state.log_time_ns
-        evidence = held.evidence
-        if isinstance(evidence, Clue):
-            incident = self._incident_of_clue(evidence, late=held.late)
-            news = incident is not None and incident.take_clue(evidence)
-        elif self._state.inventory.is_gone(evidence.job, evidence.rank):
-            return None  # it was removed, or its job ended, during the hold-back
-        else:
-            incident = self._incident_of_exit(evidence, late=held.late)
-            news = incident.take_exit(evidence)
-        if incident is None:
-            return None
-        incident.changed_ns = now_ns
-        if not news and (held.late or not incident.late):
-            return None
-        incident.late = incident.late and held.late
-        incident.due_ns = incident.due_ns or now_ns
-        return incident
-
-    def _incident_of_clue(self, clue: Clue, *, late: bool) -> Incident | None:
-        """None for a message without weight whose incident closed during its hold-back."""
-        state, now_ns = self._state, self._state.log_time_ns
-        if clue.message.kind == "not_understood":
-            return state.incidents.of_noise(clue, now_ns, late=late)
-        incident = state.incidents.of_link(clue)
-        incident = incident or state.incidents.on_node(clue.node, now_ns, clue.message.device)
-        incident = incident or state.incidents.of_program(clue, now_ns, state.inventory)
-        role = role_of(clue.message)
-        if (
-            incident is not None
-            and incident.recovered
-            and not incident.explains(clue, role.level if role else 0, state.inventory)
-        ):
-            incident = None  # another fault of the same node, or the same one again
-        if incident is None and role is not None:
-            incident = state.incidents.open(clue.proof.fact, now_ns, late=late)
-        if incident is None:
-            return None
-        for earlier in state.surroundings.take(clue.node):
-            incident.take_clue(earlier)
-        for _, node, support in state.supports:
-            if node == clue.node:
-                incident.take_support(support)
-        state.supports = [each for each in state.supports if each[1] != clue.node]
-        return incident
-
-    def _incident_of_exit(self, exited: Exit, *, late: bool) -> Incident:
-        state, now_ns = self._state, self._state.log_time_ns
-        incident = state.incidents.of_exit(exited, now_ns, state.inventory)
-        if incident is None:
-            incident = state.incidents.open(exited.proof.fact, now_ns, late=late)
-            incident.job = exited.job
-            incident.nodes.append(exited.node)
-        return incident
-
-    def _place_stuck(self, now_ns: int) -> None:
-        state = self._state
-        stall_ns = self._settings.stall_ns
-        for job, finding, nodes in state.recorders.judge(now_ns, stall_ns, state.inventory):
-            incident = state.incidents.of_job(job, nodes, now_ns, QUIET_NS)
-            if incident is None:
-                if finding is None:
-                    continue
-                incident = state.incidents.open(finding.proofs[0].fact, now_ns, late=False)
-            if incident.stuck != finding:
-                incident.job, incident.stuck = job, finding
-                incident.take_nodes(nodes, now_ns)
-
-    def _place_silence(self, fact: Fact) -> None:
-        state, now_ns = self._state, fact.log_time_ns
-        for silence in state.hearing.fallen_silent(fact, state.inventory):
-            seats = [seat for node in silence.nodes for seat in state.inventory.seats_on(node)]
-            job = seats[0].job if seats else ""
-            incident = state.incidents.of_job(job, silence.nodes, now_ns, JOIN_NS)
-            if incident is None:
-                opened_by = f"{fact.id} {' '.join(silence.nodes)}"
-                incident = state.incidents.open(opened_by, now_ns, late=False)
-            incident.job = incident.job or job
-            incident.silences.append(silence)
-            incident.take_nodes(silence.nodes, now_ns)
-
-    def _unsay_silence(self, node: str) -> None:
-        """A node that spooled was never silent, only cut off from the log."""
-        for incident in self._state.incidents.open_ones:
-            told = [each for each in incident.silences if node in each.nodes]
-            if told:
-                incident.silences = [each for each in incident.silences if each not in told]
-                incident.due_ns = self._state.log_time_ns
 
     def _judged(self, incidents: Sequence[Incident], *, urgent: bool) -> list[Conclusion]:
         conclusions: list[Conclusion] = []
@@ -353,7 +279,11 @@ class Attribution:
             concluded = None if incident.recovered else self._verdict(incident)
             if concluded is None:
                 continue
-            verdict, cause, incident.level = concluded
+            verdict, cause, level, provisional = concluded
+            if provisional and not self._is_everybody_heard(incident, verdict.jobs):
+                incident.due_ns = self._state.log_time_ns + SECOND_NS
+                continue
+            incident.level, incident.asked_ns = level, 0
             said = _digest(verdict)
             if said == incident.said:
                 continue
@@ -365,17 +295,38 @@ class Attribution:
             )
         return conclusions
 
-    def _verdict(self, incident: Incident) -> tuple[FaultAttributed, tuple[int, ...], int] | None:
+    def _verdict(
+        self, incident: Incident
+    ) -> tuple[FaultAttributed, tuple[int, ...], int, bool] | None:
+        """(verdict, sequences that it rests on, level of its root, whether it is provisional)."""
         now_ns = self._state.log_time_ns
-        found = verdict_of(incident, self._state.inventory, now_ns)
+        found = verdict_of(incident, self._state.inventory, self._state.steps, now_ns)
         if found is None and incident.revisions:
-            return refuted(incident, now_ns), (), 0
+            return refuted(incident, now_ns), (), 0, False
         return found
+
+    def _is_everybody_heard(self, incident: Incident, jobs: Sequence[str]) -> bool:
+        """Whether every node of these jobs whose NICs are polled was polled since it was asked.
+
+        The loudest rank of a job is seldom the one at fault: what the others' NICs show comes a
+        poll later.
+        """
+        state, now_ns = self._state, self._state.log_time_ns
+        incident.asked_ns = incident.asked_ns or now_ns
+        if now_ns - incident.asked_ns > HEARD_NS_MAX:
+            return True
+        return all(
+            state.hearing.last_ns.get(node, now_ns) > incident.asked_ns
+            for job in jobs
+            for node in state.inventory.nodes_of(job)
+            if node in state.links.nics
+        )
 
     def _end(self, job: str) -> None:
         """Nothing of a job that is over concerns anybody, except what hardware it met."""
         self._state.inventory.end(job)
         self._state.recorders.forget(job)
+        self._state.steps.forget(job)
         self._state.incidents.close(lambda each: each.job == job and not each.clues)
 
 

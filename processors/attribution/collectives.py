@@ -74,6 +74,12 @@ def judge_collectives(job: str, seen: Mapping[int, Seen]) -> Finding | None:
     return _late(job, seen, groups)
 
 
+def judge_calls(job: str, seen: Mapping[int, Seen]) -> Finding | None:
+    """What is wrong however long it lasts: ranks that called different operations; else None."""
+    groups = groups_of(seen)
+    return None if progress_of(seen, groups) is not None else _differing(job, seen, groups)
+
+
 def _going_on(job: str, seen: Mapping[int, Seen], progress: Progress) -> Finding:
     """The recorders are of different moments: who seems to be behind was only read earlier."""
     where = (

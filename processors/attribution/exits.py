@@ -18,6 +18,7 @@ from nemesis.processors.attribution.findings import (
 )
 from nemesis.processors.attribution.incidents import Exit
 from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.steps import Steps
 from nemesis.schemas import components
 
 SIGABRT: Final = 6  # torch's watchdog ends a process so: "exit -6" (ProcessGroupNCCL.cpp)
@@ -43,7 +44,7 @@ def is_own_death(exited: Exit) -> bool:
     return exited.signal in OWN_DEATH_SIGNALS
 
 
-def judge_exits(exits: Sequence[Exit], inventory: Inventory) -> Finding | None:
+def judge_exits(exits: Sequence[Exit], inventory: Inventory, steps: Steps) -> Finding | None:
     """What the ends of a job's ranks prove."""
     if not exits:
         return None
@@ -53,6 +54,11 @@ def judge_exits(exits: Sequence[Exit], inventory: Inventory) -> Finding | None:
     world = places.world - len(places.gone) if places else 0
     if own and not (world and len(own) > 1 and len(own) * 1_000_000 > world * SHARED_SHARE_PPM):
         return _blamed(job, own, exits, 900_000)
+    followed = [each for each in exits if steps.stood_still_before(job, each.at_ns, each.error_ns)]
+    if len(followed) == len(exits):
+        return _abstained(
+            f"{_count(exits)} of {job} gave up when it had stood still already", job, exits
+        )
     if len(exits) == 1:
         return _blamed(job, list(exits), exits, 600_000)
     codes = {(each.code, each.signal) for each in exits}
@@ -70,10 +76,20 @@ def judge_exits(exits: Sequence[Exit], inventory: Inventory) -> Finding | None:
             jobs=(job,),
             missing=("the ranks' error output",),
         )
+    return _abstained(
+        f"{len(exits)} ranks of {job} died together, and none certainly first", job, exits
+    )
+
+
+def _count(exits: Sequence[Exit]) -> str:
+    return f"rank {exits[0].rank}" if len(exits) == 1 else f"{len(exits)} ranks"
+
+
+def _abstained(reason: str, job: str, exits: Sequence[Exit]) -> Finding:
     return Finding(
         verdict="insufficient",
         fault_class="unknown",
-        reason=f"{len(exits)} ranks of {job} died together, and none certainly first",
+        reason=reason,
         confidence_ppm=0,
         level=UNEXPLAINED,
         proofs=_proofs(exits, set()),
@@ -115,6 +131,7 @@ def _blamed(
         level=RANK_EXITED,
         culprits=names,
         victims=tuple(components.rank(job, rank) for rank in others[:64]),
+        provisional=not all(is_own_death(each) for each in guilty),
         proofs=_proofs(exits, ranks),
         missing=("its error output", "the kernel log of its node"),
     )

@@ -36,6 +36,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
     """Jobs that it touches beyond those with ranks on the culprits."""
+    provisional: bool = False
+    """What it names may only have been the first to cry out: hear everybody before it is said."""
 
 
 # Levels of findings. A dead device explains everything that follows on its node and in its job;
@@ -48,16 +50,33 @@ NVLINK_FATAL: Final = 70
 NVSWITCH_FATAL: Final = 65
 HOST_MEMORY: Final = 60
 NIC_FATAL: Final = 55
+LINK_LOST: Final = 53
 DRIVER_HUNG: Final = 50
 NODE_SILENT: Final = 45
-RANK_EXITED: Final = 42
 PROGRAM_FAULT: Final = 44
+RANK_EXITED: Final = 42
 RANK_STUCK: Final = 40
 VERSION_DIFFERS: Final = 37
 OUT_OF_MEMORY: Final = 35
 STORAGE_SILENT: Final = 33
 REMAP_PENDING: Final = 30
+STRAGGLER: Final = 28
 RANK_LATE: Final = 25
 UNEXPLAINED: Final = 10
 LINK_DOWN: Final = 8
 NOT_UNDERSTOOD: Final = 5
+
+
+def is_same(one: Finding, other: Finding) -> bool:
+    """Whether two findings say the same, whatever they cite."""
+    return _said(one) == _said(other)
+
+
+def _said(finding: Finding) -> tuple[object, ...]:
+    return (
+        finding.verdict,
+        finding.fault_class,
+        finding.culprits,
+        finding.signature,
+        finding.reason,
+    )

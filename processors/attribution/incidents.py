@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from nemesis.processors.attribution.findings import Finding, Proof
+from nemesis.processors.attribution.findings import Finding, Proof, is_same
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_messages import KernelMessage
 
@@ -27,6 +27,7 @@ class Clue(msgspec.Struct, frozen=True, array_like=True):
     message: KernelMessage
     level: int = 0
     """What the message is worth alone (kernel_rules.py)."""
+    at_ns: int = 0
 
 
 class Exit(msgspec.Struct, frozen=True, array_like=True):
@@ -81,6 +82,10 @@ class Incident(msgspec.Struct, kw_only=True):
     stuck: Finding | None = None
     """What the flight recorders of the job prove."""
     silences: list[Silence] = []
+    told: dict[str, Finding] = {}
+    """What counters and steps prove, by what it is about: a NIC, a switch, slow ranks of a node."""
+    asked_ns: int = 0
+    """Since when everybody is to be heard before a provisional verdict is said, 0: nothing is."""
     late: bool = False
     """It was opened by a late fact, and nothing on time has joined it."""
     recovered: bool = False
@@ -144,13 +149,22 @@ class Incident(msgspec.Struct, kw_only=True):
     def is_noise(self) -> bool:
         """Whether all that it has are lines that nobody understands."""
         noise = all(each.message.kind == "not_understood" for each in self.clues)
-        return noise and not (self.exits or self.stuck or self.silences)
+        return noise and not (self.exits or self.stuck or self.silences or self.told)
 
     def has_link_down(self) -> bool:
         """Whether all that it has are links, and one of them is still down."""
         kinds = {each.message.kind for each in self.clues}
-        known = kinds <= {*LINK_KINDS, "not_understood"} and not (self.exits or self.silences)
+        others = self.exits or self.silences or self.told
+        known = kinds <= {*LINK_KINDS, "not_understood"} and not others
         return known and "link_down" in kinds
+
+    def tell(self, key: str, finding: Finding) -> bool:
+        """Take what counters or steps prove about something; whether it is news."""
+        known = self.told.get(key)
+        if known is not None and is_same(known, finding):
+            return False
+        self.told[key] = finding
+        return True
 
     def take_support(self, support: Support) -> bool:
         """Add a counter; whether it is news."""

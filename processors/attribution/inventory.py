@@ -40,15 +40,22 @@ class JobPlaces(msgspec.Struct):
         return len(self.nodes) * self.ranks_per_node
 
 
+class NicPlace(msgspec.Struct, frozen=True, array_like=True):
+    """One NIC of a node."""
+
+    name: str
+    pci: str
+    port: str
+    """The switch port that it is plugged into, "" where the inventory does not say."""
+
+
 class Inventory(msgspec.Struct):
     """Nodes and jobs, as the log has told so far."""
 
     gpus: dict[str, list[str]] = {}
     """Node to the PCI addresses of its GPUs, in inventory order."""
-    nics: dict[str, dict[str, str]] = {}
-    """Node to {PCI address: name} of its NICs."""
-    uplinks: dict[str, list[str]] = {}
-    """Node to the switches that its NICs are plugged into, sorted."""
+    nics: dict[str, list[NicPlace]] = {}
+    """Node to its NICs, in inventory order."""
     jobs: dict[str, JobPlaces] = {}
     ended: list[str] = []
     """Jobs that ended, the latest last: what their processes still do concerns nobody."""
@@ -56,9 +63,12 @@ class Inventory(msgspec.Struct):
     def report(self, data: InventoryReported) -> None:
         """Take up what a node is made of; the newest report holds."""
         self.gpus[data.node] = [gpu.pci for gpu in data.gpus]
-        self.nics[data.node] = {nic.pci: nic.name for nic in data.nics if nic.pci}
-        ports = (nic.switch_port.split("/") for nic in data.nics)
-        self.uplinks[data.node] = sorted({port[1] for port in ports if len(port) == 3})
+        self.nics[data.node] = [NicPlace(nic.name, nic.pci, nic.switch_port) for nic in data.nics]
+
+    def uplinks_of(self, node: str) -> list[str]:
+        """The switches that a node's NICs are plugged into, sorted."""
+        ports = (nic.port.split("/") for nic in self.nics.get(node, ()))
+        return sorted({port[1] for port in ports if len(port) == 3})
 
     def submit(self, data: JobSubmitted) -> None:
         """Take up a job; a job of the same name begins anew."""
@@ -78,6 +88,22 @@ class Inventory(msgspec.Struct):
         """Whether a recovery removed this rank from its job, or the job is over."""
         places = self.jobs.get(job)
         return job in self.ended or (places is not None and rank in places.gone)
+
+    def nodes_of(self, job: str) -> list[str]:
+        """The nodes that a job's ranks run on, sorted."""
+        places = self.jobs.get(job)
+        if places is None:
+            return []
+        gone = {*places.gone, *places.moved}
+        own = places.ranks_per_node
+        stayed = {
+            node
+            for index, node in enumerate(places.nodes)
+            if not gone or any(rank not in gone for rank in range(index * own, index * own + own))
+        }
+        return sorted(
+            stayed | {node for rank, node in places.moved.items() if rank not in places.gone}
+        )
 
     def node_of_rank(self, job: str, rank: int) -> str:
         """The node of a rank, "" where it is not known."""
@@ -120,7 +146,7 @@ class Inventory(msgspec.Struct):
         if kind == "rank":
             job, _, rank = name.rpartition("/")
             return [Seat(job, int(rank))]
-        node = components.node_of(component)
+        node = components.node_of(self.nic_at(component) if kind == "port" else component)
         if node is None:
             return []
         seats = self.seats_on(node)
@@ -131,4 +157,18 @@ class Inventory(msgspec.Struct):
 
     def nic_name(self, node: str, pci: str) -> str:
         """The canonical name of a NIC, by its PCI address where the inventory has no better."""
-        return f"nic/{node}/{self.nics.get(node, {}).get(pci, pci)}"
+        names = (nic.name for nic in self.nics.get(node, ()) if nic.pci == pci)
+        return f"nic/{node}/{next(names, pci)}"
+
+    def port_of(self, nic: str) -> str:
+        """The switch port of a NIC by its canonical name, "" where it is not known."""
+        _, node, name = nic.split("/", 2)
+        return next((each.port for each in self.nics.get(node, ()) if each.name == name), "")
+
+    def nic_at(self, port: str) -> str:
+        """The canonical name of the NIC that is plugged into a switch port, "" if not known."""
+        for node, nics in self.nics.items():
+            for nic in nics:
+                if nic.port == port:
+                    return f"nic/{node}/{nic.name}"
+        return ""

@@ -45,6 +45,9 @@ class Role(NamedTuple):
 OFF_BUS_XID: Final = 79
 RECOVERY_ACTION_XID: Final = 154
 REMOVED_CHANNEL_XID: Final = 45
+STOPPED_CHANNEL_XID: Final = 43  # follows 13 and 31; alone it is the program's channel too
+FALLOUT_XIDS: Final = frozenset({STOPPED_CHANNEL_XID, REMOVED_CHANNEL_XID})
+"""What a driver prints of a process that ends in the middle of its work, whatever ended it."""
 DOUBLE_BIT_XID: Final = 48
 CONTAINED_XID: Final = 94
 NVLINK_XID: Final = 74
@@ -59,7 +62,6 @@ _DRIVER_HUNG: Final = frozenset({119, 120, 46, 62, 109, 110, 143, 158, 169})
 _NVLINK: Final = NVLINK5_XIDS | {NVLINK_XID, 136, 155}
 _CHECK_PROGRAM: Final = frozenset({"CHECK_APP/CUDA", "WORKFLOW_XID_13", "WORKFLOW_XID_31"})
 _SAYS_NOTHING: Final = frozenset({106, 107, 162})  # tests of the SMBPBI, a feature that is back
-_STOPPED_CHANNEL_XID: Final = 43  # follows 13 and 31; alone it is the program's channel too
 
 _BY_KIND: Final[Mapping[Kind, Role]] = {
     "gpu_lost": Role("gpu.off_bus", OFF_BUS, "the GPU has fallen off the bus"),
@@ -167,7 +169,7 @@ def _of_xid(message: KernelMessage) -> Role | None:
         return None
     if known is None:
         return Role("unknown", UNEXPLAINED, says)
-    if code == _STOPPED_CHANNEL_XID or known.investigate in _CHECK_PROGRAM:
+    if code == STOPPED_CHANNEL_XID or known.investigate in _CHECK_PROGRAM:
         return Role("app.program", PROGRAM_FAULT, says)
     return Role("unknown", UNEXPLAINED, says)
 

@@ -5,7 +5,7 @@ evidence on a node belongs to what is open on that node; what one program or one
 nodes belongs together; a process that was killed is a fault of its own unless it died with others.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -117,6 +117,45 @@ class Incidents(msgspec.Struct):
             if any(node in incident.nodes for node in nodes):
                 return incident
         return next((each for each in recent if job and each.job == job), None)
+
+    def of_nodes(self, nodes: Sequence[str], now_ns: int) -> Incident | None:
+        """The latest one on any of these nodes that is not over."""
+        for node in nodes:
+            incident = self.on_node(node, now_ns)
+            if incident is not None and not incident.recovered:
+                return incident
+        return None
+
+    def of_jobs(self, jobs: Collection[str], now_ns: int, inventory: Inventory) -> Incident | None:
+        """The latest one that touches one of these jobs."""
+        for incident in reversed(self.open_ones):
+            if incident.recovered or now_ns - incident.changed_ns > JOIN_NS:
+                continue
+            if any(job == incident.job or _touches(incident, job, inventory) for job in jobs):
+                return incident
+        return None
+
+    def about(self, key: str) -> Incident | None:
+        """The one in which counters or steps told of this."""
+        mine = (each for each in reversed(self.open_ones) if not each.recovered)
+        return next((each for each in mine if key in each.told), None)
+
+    def unexplained(
+        self, jobs: Collection[str], now_ns: int, inventory: Inventory
+    ) -> Incident | None:
+        """The one of a job that stands still or whose ranks gave up, and nobody knows why."""
+        incident = self.of_jobs(jobs, now_ns, inventory)
+        if incident is None or incident.told or incident.silences or _has_cause(incident):
+            return None
+        return incident
+
+
+def _has_cause(incident: Incident) -> bool:
+    """Whether a process that was killed, or more than what dying processes print, is in it."""
+    deaths = any(is_own_death(each) for each in incident.exits)
+    return deaths or any(
+        each.level > PROGRAM_FAULT or each.message.kind != "xid" for each in incident.clues
+    )
 
 
 def _is_program(clue: Clue) -> bool:

@@ -10,9 +10,10 @@ from typing import Final
 
 import msgspec
 
-from nemesis.processors.attribution.collectives import judge_collectives
+from nemesis.processors.attribution.collectives import judge_calls, judge_collectives
 from nemesis.processors.attribution.findings import Finding
 from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.steps import Steps
 from nemesis.processors.attribution.wait_graph import Seen
 from nemesis.schemas.facts import Fact
 
@@ -34,6 +35,8 @@ class JobRecorders(msgspec.Struct):
     """An operation was pending for as long as makes a hang."""
     judged: bool = False
     """Nothing is new since they were judged."""
+    compared: bool = False
+    """Nothing is new since it was looked whether all called the same."""
 
 
 class Recorders(msgspec.Struct):
@@ -64,14 +67,14 @@ class Recorders(msgspec.Struct):
         if not job.ripe and _is_ripe(seen, stall_ns):
             job.ripe, job.judged = True, False
         if known is None or (known.groups, known.missing) != (seen.groups, seen.missing):
-            job.changed_ns, job.judged = fact.log_time_ns, False
+            job.changed_ns, job.judged, job.compared = fact.log_time_ns, False, False
 
     def forget(self, job: str) -> None:
         """The job is over, or goes on in another membership."""
         self.jobs.pop(job, None)
 
     def judge(
-        self, now_ns: int, stall_ns: int, inventory: Inventory
+        self, now_ns: int, stall_ns: int, inventory: Inventory, steps: Steps
     ) -> list[tuple[str, Finding | None, list[str]]]:
         """(job, what its recorders prove, nodes of the culprits) of those whose time has come."""
         found: list[tuple[str, Finding | None, list[str]]] = []
@@ -81,10 +84,21 @@ class Recorders(msgspec.Struct):
                 del self.jobs[job]
             if recorders.judged or waited_ns < GATHER_NS:
                 continue
-            if waited_ns < (GATHER_NS if recorders.ripe else stall_ns):
+            read_ns = max(seen.at_ns + seen.error_ns for seen in recorders.seen.values())
+            if steps.has_got_on_since(job, read_ns):
+                del self.jobs[job]  # they show a moment that is over
                 continue
-            recorders.judged = True
-            finding = judge_collectives(job, recorders.seen)
+            if waited_ns >= (GATHER_NS if recorders.ripe else stall_ns):
+                recorders.judged = recorders.compared = True
+                finding = judge_collectives(job, recorders.seen)
+            elif not recorders.compared:
+                # what was called cannot change any more, however long one waits
+                recorders.compared = True
+                finding = judge_calls(job, recorders.seen)
+                if finding is None:
+                    continue
+            else:
+                continue
             culprits = finding.culprits if finding is not None else ()
             nodes = {_node(job, name, recorders, inventory) for name in culprits}
             found.append((job, finding, sorted(nodes - {""})))

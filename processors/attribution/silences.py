@@ -112,12 +112,10 @@ class Hearing(msgspec.Struct):
 
     def _domain(self, node: str, inventory: Inventory) -> tuple[str, list[str]]:
         """(name, nodes) of what the node shares with others: its switch, else the cluster."""
-        switches = inventory.uplinks.get(node, [])
+        switches = inventory.uplinks_of(node)
         if switches:
             first = switches[0]
-            members = [
-                each for each in sorted(self.last_ns) if first in inventory.uplinks.get(each, [])
-            ]
+            members = [each for each in sorted(self.last_ns) if first in inventory.uplinks_of(each)]
             if len(members) > OTHERS_MIN:
                 return f"switch/{first}", members
         return ALL_NODES, sorted(self.last_ns)

@@ -8,20 +8,25 @@ same component becomes evidence, everything else they touch is a victim.
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from nemesis.processors.attribution.exits import judge_exits
 from nemesis.processors.attribution.findings import (
     NODE_SILENT,
     NOT_UNDERSTOOD,
     OUT_OF_MEMORY,
+    PROGRAM_FAULT,
     RANK_EXITED,
     TEXT_CHARS_MAX,
     UNEXPLAINED,
     Finding,
     Proof,
 )
-from nemesis.processors.attribution.incidents import Incident, Silence
+from nemesis.processors.attribution.incidents import Clue, Incident, Silence
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_findings import judge_kernel
+from nemesis.processors.attribution.kernel_rules import FALLOUT_XIDS
+from nemesis.processors.attribution.steps import Steps
 from nemesis.schemas import components
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed
 
@@ -30,20 +35,69 @@ VICTIMS_MAX: Final = 64
 HARDWARE: Final = frozenset({"gpu", "nic", "nvlink", "nvswitch", "dimm", "node"})
 
 
-def findings_of(incident: Incident, inventory: Inventory) -> list[Finding]:
+def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[Finding]:
     """What each kind of evidence proves, the root first."""
     found: list[Finding] = []
     for node in sorted({clue.node for clue in incident.clues}):
         clues = [clue for clue in incident.clues if clue.node == node]
         finding = judge_kernel(node, clues, inventory)
         if finding is not None:
-            found.append(finding)
-    exited = judge_exits(incident.exits, inventory)
-    found += [each for each in (exited, incident.stuck) if each is not None]
+            found.append(_weighed(finding, clues, inventory, steps))
+    exited = judge_exits(incident.exits, inventory, steps)
+    stuck = incident.stuck
+    if stuck is not None and exited is not None and not exited.culprits:
+        stuck = _without_followers(stuck, incident)
+    found += [each for each in (exited, stuck) if each is not None]
+    found += incident.told.values()
     if incident.silences:
         found.append(_silent(incident.silences))
     killed = {each.pid for each in incident.exits if each.pid}
     return sorted(found, key=lambda each: (-_level(each, killed), each.culprits))
+
+
+def _weighed(
+    finding: Finding, clues: Sequence[Clue], inventory: Inventory, steps: Steps
+) -> Finding:
+    """A program that only lost its channels may have been ended by what stopped its job."""
+    if finding.level != PROGRAM_FAULT or not all(
+        each.message.kind == "xid" and each.message.code in FALLOUT_XIDS
+        for each in clues
+        if each.level
+    ):
+        return finding
+    jobs = {seat.job for seat in inventory.seats_on(clues[0].node)}
+    at_ns = min(each.at_ns for each in clues if each.level)
+    if not any(steps.stood_still_before(job, at_ns, 0) for job in jobs):
+        return replace(finding, provisional=True)
+    return replace(
+        finding,
+        verdict="insufficient",
+        fault_class="unknown",
+        reason=f"processes on {clues[0].node} ended in the middle of their work, after their job"
+        " had stopped",
+        confidence_ppm=0,
+        level=UNEXPLAINED,
+        culprits=(),
+        missing=("the kernel logs and NIC counters of the job's other nodes",),
+    )
+
+
+def _without_followers(stuck: Finding, incident: Incident) -> Finding:
+    """Ranks that gave up after the job had stopped have no dump, and that proves nothing."""
+    ended = {components.rank(each.job, each.rank) for each in incident.exits}
+    if not stuck.culprits or not ended.issuperset(stuck.culprits):
+        return stuck
+    return replace(
+        stuck,
+        verdict="insufficient",
+        fault_class="unknown",
+        reason="the ranks that wrote no dump had given up before: what stopped the others is not"
+        " shown",
+        confidence_ppm=0,
+        level=UNEXPLAINED,
+        culprits=(),
+        victims=(),
+    )
 
 
 def _level(finding: Finding, killed_pids: set[int]) -> int:
@@ -82,13 +136,13 @@ def _silent(silences: Sequence[Silence]) -> Finding:
 
 
 def verdict_of(
-    incident: Incident, inventory: Inventory, at_ns: int
-) -> tuple[FaultAttributed, tuple[int, ...], int] | None:
-    """The verdict on an incident, the sequences it rests on, and the level of its root.
+    incident: Incident, inventory: Inventory, steps: Steps, at_ns: int
+) -> tuple[FaultAttributed, tuple[int, ...], int, bool] | None:
+    """(verdict, the sequences it rests on, level of its root, whether it is provisional).
 
     None where nothing is wrong.
     """
-    found = findings_of(incident, inventory)
+    found = findings_of(incident, inventory, steps)
     if not found:
         return None
     root, *others = found
@@ -122,7 +176,8 @@ def verdict_of(
         signature=root.signature,
         late=incident.late,
     )
-    return verdict, tuple(sorted({each.seq for each in proofs})), root.level
+    causes = tuple(sorted({each.seq for each in proofs}))
+    return verdict, causes, root.level, root.provisional
 
 
 def refuted(incident: Incident, at_ns: int) -> FaultAttributed:

@@ -35,6 +35,10 @@ def read_verdict(job: JobState, verdict: FaultAttributed, fact: Fact) -> Verdict
     bad = sorted({node for each in verdict.culprits if (node := node_of(each.id))})
     name = job.submitted.job
     ranks = verdict.ranks if name == verdict.jobs[0] else ()
+    if any(each.kind == "port" for each in verdict.culprits):
+        # a port serves the node whose ranks are named with it
+        view = job.view()
+        bad = sorted({*bad, *(view.node_of(rank) for rank in view.members.intersection(ranks))})
     if not ranks and any(each.kind == "node" for each in verdict.culprits):
         ranks = tuple(sorted(job.view().ranks_on(bad)))
     return Verdict(

@@ -91,5 +91,5 @@ def _switches(components: Iterable[str], inventory: Inventory) -> set[str]:
         if kind in ("port", "switch"):
             found.add(name.split("/")[0])
         elif node := node_of(component):
-            found.update(inventory.uplinks.get(node, ()))
+            found.update(inventory.uplinks_of(node))
     return found

@@ -22,7 +22,7 @@ def demo(
     copies: int = typer.Option(1, min=1, max=4, help="Of the processors and of the actor."),
     without: list[str] = typer.Option(
         [],
-        help="Leave out attribution, ecc_rules, goodput, healer, incident, intake or job-actor.",
+        help="Of attribution, ecc_rules, goodput, healer, incident, intake, job-actor, archivist.",
     ),
     duration: float = typer.Option(0.0, min=0.0, help="Simulated seconds; 0: until it is over."),
     cluster: Path | None = typer.Option(None, help="A cluster file in place of the built-in one."),

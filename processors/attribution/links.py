@@ -1,0 +1,220 @@
+"""What both ends of a link tell: the NIC in its node's samples, the port in its switch's polls.
+
+Why: a job that stands still names no link; the one counter that moved does. How: lifetime counters
+prove nothing, so only what changes between two polls counts, against the same device's last
+reading; a counter that went down was reset, a reading that was missed is skipped. Only links to
+which something happened are remembered. Not here: what it proves (link_findings.py).
+
+Meaning of the counters: Linux Documentation/ABI/stable/sysfs-class-infiniband; of one NIC that
+answers nothing while the others of its node do, nothing is left that the driver could read.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from nemesis.processors.attribution.findings import Proof
+from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.sample_batch import Block, changed_in, kept
+from nemesis.schemas.channels import ABSENT, NIC_CHANNELS
+from nemesis.schemas.facts import Fact
+from nemesis.schemas.observed import FabricSampled, PortSeen
+
+ERRORS_KEPT: Final = 64  # polls with new errors: five minutes at 5 s
+PROOFS_MAX: Final = 6  # of one link: each end's first word, and its comeback
+# An incident without news for so long is over; gpud counts flaps over hours, a job feels minutes
+FORGET_NS: Final = 600_000_000_000
+_TRACKED: Final = (
+    "port_up",
+    "link_downed_count",
+    "link_error_recovery_count",
+    "symbol_error_count",
+    "port_rcv_errors_count",
+)
+_COLUMNS: Final = tuple(NIC_CHANNELS.index(name) for name in _TRACKED)
+_USUAL: Final = (1, 0, 0, 0, 0)
+_PORT_USUAL: Final = (1, 0, 0)
+
+
+class End(msgspec.Struct, array_like=True):
+    """One end of a link, as it was seen while something was wrong with it."""
+
+    down_ns: int = 0
+    """Log time since which it is down, 0 while it is up."""
+    downs_count: int = 0
+    errors_count: int = 0
+    """Symbol, CRC and receive errors, and recoveries of the link."""
+
+
+class Link(msgspec.Struct):
+    """A link to which something happened, and which has been quiet for less than FORGET_NS."""
+
+    nic: str
+    """Its canonical name; the link is named by it."""
+    port: str
+    """The switch port on its other end, "" where nobody says."""
+    near: End = msgspec.field(default_factory=End)
+    """At the NIC."""
+    far: End = msgspec.field(default_factory=End)
+    """At the switch."""
+    gone_ns: int = 0
+    """Log time since which the NIC answers nothing, 0 while it does."""
+    went_ns: int = 0
+    """When it last went down, or the NIC away."""
+    changed_ns: int = 0
+    errors_ns: list[tuple[int, int]] = []
+    """(log time, errors) of the latest polls with new errors, at either end."""
+    news: bool = True
+    """Something happened since it was last judged."""
+    proofs: list[Proof] = []
+
+    @property
+    def node(self) -> str:
+        """The node of its NIC."""
+        return self.nic.split("/", 2)[1]
+
+    @property
+    def downs_count(self) -> int:
+        """How often it went down; both ends tell of the same times."""
+        return max(self.near.downs_count, self.far.downs_count)
+
+    @property
+    def down_ns(self) -> int:
+        """Since when it is down, as the first of its ends to say so has it; 0 while it is up."""
+        since = [each for each in (self.near.down_ns, self.far.down_ns, self.gone_ns) if each]
+        return min(since, default=0)
+
+    def say(self, fact: Fact, says: str) -> None:
+        """Something happened; of what happens again and again the first few times are cited."""
+        self.changed_ns, self.news = fact.log_time_ns, True
+        if len(self.proofs) < PROOFS_MAX and all(each.says != says for each in self.proofs):
+            self.proofs.append(Proof(fact.id, fact.seq, says))
+
+
+class Links(msgspec.Struct):
+    """The last reading of every NIC and port, and the links to which something happened."""
+
+    nics: dict[str, bytes] = {}
+    """Node to its NICs' counters; empty where all are up and nothing was ever counted."""
+    ports: dict[str, dict[str, tuple[int, int, int]]] = {}
+    """Switch to (up, link_downed, errors) of its ports, all but those that show (1, 0, 0)."""
+    ports_count: dict[str, int] = {}
+    polled_ns: dict[str, int] = {}
+    """Switch to the log time of its last poll."""
+    by_nic: dict[str, Link] = {}
+
+    def take_samples(self, facts: Sequence[Fact], inventory: Inventory) -> None:
+        """Samples of different nodes, in the order of the log; those that come late say nothing."""
+        on_time = [fact for fact in facts if not fact.late]
+        for fact, old, new in changed_in(on_time, _nic_block, _COLUMNS, self.nics, _USUAL):
+            if (new == ABSENT).all():
+                continue  # nothing could be read: that says nothing about the NICs
+            self.nics[fact.key] = kept(new, _USUAL)
+            if old is not None:
+                self._compare(fact, old, new, inventory)
+
+    def take_fabric(self, fact: Fact, inventory: Inventory) -> None:
+        """One poll of a switch."""
+        data: FabricSampled = fact.data
+        if fact.late:
+            return
+        switch = data.switch.removeprefix("switch/")
+        seen = {
+            each.port: (int(each.up), each.link_downed_count, _errors(each)) for each in data.ports
+        }
+        known = self.ports.get(switch, {})
+        if self.ports_count.get(switch) == len(seen):
+            for each in data.ports:
+                was, now = known.get(each.port, _PORT_USUAL), seen[each.port]
+                if was != now:
+                    port = _name_of(switch, each)
+                    nic = each.peer if each.peer.startswith("nic/") else inventory.nic_at(port)
+                    if nic.count("/") == 2:
+                        _take_end(self._link(nic, port), fact, port, was, now)
+        self.ports_count[switch] = len(seen)
+        self.polled_ns[switch] = fact.log_time_ns
+        self.ports[switch] = {name: each for name, each in seen.items() if each != _PORT_USUAL}
+
+    def forget(self, now_ns: int) -> None:
+        """Drop what has been up and quiet for long."""
+        quiet = [
+            nic
+            for nic, link in self.by_nic.items()
+            if now_ns - link.changed_ns > FORGET_NS and not link.down_ns
+        ]
+        for nic in quiet:
+            del self.by_nic[nic]
+
+    def _link(self, nic: str, port: str) -> Link:
+        link = self.by_nic.setdefault(nic, Link(nic=nic, port=port))
+        link.port = link.port or port
+        return link
+
+    def _compare(self, fact: Fact, old: Block, new: Block, inventory: Inventory) -> None:
+        places = inventory.nics.get(fact.key, [])
+        for row in (old != new).any(axis=1).nonzero()[0].tolist():
+            if row < len(places):
+                place = places[row]
+                link = self._link(f"nic/{fact.key}/{place.name}", place.port)
+                _take_row(link, fact, old[row].tolist(), new[row].tolist())
+
+
+def _nic_block(data: Any) -> tuple[bytes, int]:
+    return data.nic, data.nic_count
+
+
+def _name_of(switch: str, port: PortSeen) -> str:
+    return port.port if port.port.startswith("port/") else f"port/{switch}/{port.port}"
+
+
+def _errors(port: PortSeen) -> int:
+    return port.symbol_error_count + port.crc_error_count
+
+
+def _take_row(link: Link, fact: Fact, old: list[int], new: list[int]) -> None:
+    """One NIC's row, which changed."""
+    if all(each == ABSENT for each in new):
+        link.gone_ns = link.went_ns = fact.log_time_ns
+        link.say(fact, f"{link.nic} answers nothing, the node's others do")
+        return
+    if link.gone_ns or all(each == ABSENT for each in old):
+        link.gone_ns = 0
+        link.say(fact, f"{link.nic} answers again")
+        return
+    up, downed, *errors = (0 if each == ABSENT else each for each in new)
+    was_up, was_downed, *were = (0 if each == ABSENT else each for each in old)
+    rises = sum(
+        now - was
+        for now, was, raw in zip(errors, were, old[2:], strict=True)
+        if now > was and raw != ABSENT
+    )
+    _take_end(link, fact, link.nic, (was_up, was_downed, 0), (up, downed, rises))
+
+
+def _take_end(
+    link: Link,
+    fact: Fact,
+    name: str,
+    was: tuple[int, int, int],
+    now: tuple[int, int, int],
+) -> None:
+    """(up, times it went down, errors) of the end of that name before and now."""
+    end = link.near if name == link.nic else link.far
+    downs = max(now[1] - was[1], 0)
+    errors = max(now[2] - was[2], 0)
+    if was[0] and not now[0]:
+        end.down_ns = link.went_ns = fact.log_time_ns
+        end.downs_count += max(downs, 1)
+        link.say(fact, f"{name} lost its link")
+    elif now[0] and not was[0]:
+        end.down_ns = 0
+        link.say(fact, f"{name} has its link again")
+    elif downs:
+        end.downs_count += downs
+        link.went_ns = fact.log_time_ns
+        link.say(fact, f"{name} lost its link between two polls")
+    if errors:
+        end.errors_count += errors
+        link.errors_ns = [*link.errors_ns, (fact.log_time_ns, errors)][-ERRORS_KEPT:]
+        link.say(fact, f"{name} counts errors on its link")

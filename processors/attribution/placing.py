@@ -1,0 +1,213 @@
+"""Which incident each piece of evidence goes to, and when one is opened for it.
+
+Everything here changes the state and says nothing; what an incident proves is judged afterwards.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from nemesis.processors.attribution.findings import PROGRAM_FAULT, STRAGGLER, Finding
+from nemesis.processors.attribution.holdback import Held
+from nemesis.processors.attribution.incidents import Clue, Exit, Incident
+from nemesis.processors.attribution.kernel_rules import FALLOUT_XIDS, role_of
+from nemesis.processors.attribution.link_findings import judge_links
+from nemesis.processors.attribution.open_incidents import JOIN_NS, QUIET_NS
+from nemesis.processors.attribution.slow_findings import judge_slowness
+from nemesis.processors.attribution.state import State
+from nemesis.schemas.facts import Fact
+
+SAMPLED_NS: Final = 5_000_000_000  # a poll shows what happened up to a period ago
+OVER_NS: Final = 30_000_000_000  # a straggler that keeps up for so long has recovered
+
+
+def place(state: State, held: Held) -> Incident | None:
+    """Give evidence to its incident, opening one where there is none; None if it is no news."""
+    now_ns = state.log_time_ns
+    evidence = held.evidence
+    if isinstance(evidence, Clue):
+        incident = _incident_of_clue(state, evidence, late=held.late)
+        news = incident is not None and incident.take_clue(evidence)
+    elif state.inventory.is_gone(evidence.job, evidence.rank):
+        return None  # it was removed, or its job ended, during the hold-back
+    else:
+        incident = _incident_of_exit(state, evidence, late=held.late)
+        news = incident.take_exit(evidence)
+    if incident is None:
+        return None
+    incident.changed_ns = now_ns
+    if not news and (held.late or not incident.late):
+        return None
+    incident.late = incident.late and held.late
+    incident.due_ns = incident.due_ns or now_ns
+    return incident
+
+
+def _incident_of_clue(state: State, clue: Clue, *, late: bool) -> Incident | None:
+    """None for a message without weight whose incident closed during its hold-back."""
+    now_ns = state.log_time_ns
+    if clue.message.kind == "not_understood":
+        return state.incidents.of_noise(clue, now_ns, late=late)
+    incident = state.incidents.of_link(clue)
+    incident = incident or state.incidents.on_node(clue.node, now_ns, clue.message.device)
+    incident = incident or state.incidents.of_program(clue, now_ns, state.inventory)
+    incident = incident or _of_stopped_job(state, clue)
+    role = role_of(clue.message)
+    if (
+        incident is not None
+        and incident.recovered
+        and not incident.explains(clue, role.level if role else 0, state.inventory)
+    ):
+        incident = None  # another fault of the same node, or the same one again
+    if incident is None and role is not None:
+        incident = state.incidents.open(clue.proof.fact, now_ns, late=late)
+    if incident is None:
+        return None
+    for earlier in state.surroundings.take(clue.node):
+        incident.take_clue(earlier)
+    for _, node, support in state.supports:
+        if node == clue.node:
+            incident.take_support(support)
+    state.supports = [each for each in state.supports if each[1] != clue.node]
+    return incident
+
+
+def _of_stopped_job(state: State, clue: Clue) -> Incident | None:
+    """The incident of a job that this node works for, where one explains the other.
+
+    What a driver prints of processes that end in the middle of their work belongs to what stopped
+    the job; what broke a device belongs to ranks elsewhere that gave up after the job had stopped.
+    """
+    jobs = _jobs_on(state, clue.node)
+    if clue.message.kind == "xid" and clue.message.code in FALLOUT_XIDS:
+        return state.incidents.of_jobs(jobs, state.log_time_ns, state.inventory)
+    if clue.level <= PROGRAM_FAULT:
+        return None
+    incident = state.incidents.unexplained(jobs, state.log_time_ns, state.inventory)
+    if incident is None or not has_followers_only(state, incident, clue.at_ns):
+        return None
+    return incident
+
+
+def has_followers_only(state: State, incident: Incident, since_ns: int) -> bool:
+    """Whether the ranks that ended in it did so after that, or after their job had stopped."""
+    return all(
+        each.at_ns + max(each.error_ns, SAMPLED_NS) >= since_ns
+        or state.steps.stood_still_before(each.job, each.at_ns, each.error_ns)
+        for each in incident.exits
+    )
+
+
+def _jobs_on(state: State, node: str) -> list[str]:
+    return list(dict.fromkeys(seat.job for seat in state.inventory.seats_on(node)))
+
+
+def _incident_of_exit(state: State, exited: Exit, *, late: bool) -> Incident:
+    now_ns = state.log_time_ns
+    incident = state.incidents.of_exit(exited, now_ns, state.inventory)
+    if incident is None:
+        incident = state.incidents.open(exited.proof.fact, now_ns, late=late)
+        incident.job = exited.job
+        incident.nodes.append(exited.node)
+    return incident
+
+
+def place_stuck(state: State, stall_ns: int) -> None:
+    """What the flight recorders of jobs prove by now."""
+    now_ns = state.log_time_ns
+    for job, finding, nodes in state.recorders.judge(
+        now_ns, stall_ns, state.inventory, state.steps
+    ):
+        incident = state.incidents.of_job(job, nodes, now_ns, QUIET_NS)
+        if incident is None:
+            if finding is None:
+                continue
+            incident = state.incidents.open(finding.proofs[0].fact, now_ns, late=False)
+        if incident.stuck != finding:
+            incident.job, incident.stuck = job, finding
+            incident.take_nodes(nodes, now_ns)
+
+
+def place_silence(state: State, tick: Fact) -> None:
+    """Nodes that fell silent."""
+    now_ns = state.log_time_ns
+    for silence in state.hearing.fallen_silent(tick, state.inventory):
+        seats = [seat for node in silence.nodes for seat in state.inventory.seats_on(node)]
+        job = seats[0].job if seats else ""
+        incident = state.incidents.of_job(job, silence.nodes, now_ns, JOIN_NS)
+        if incident is None:
+            opened_by = f"{tick.id} {' '.join(silence.nodes)}"
+            incident = state.incidents.open(opened_by, now_ns, late=False)
+        incident.job = incident.job or job
+        incident.silences.append(silence)
+        incident.take_nodes(silence.nodes, now_ns)
+
+
+def unsay_silence(state: State, node: str) -> None:
+    """A node that spooled was never silent, only cut off from the log."""
+    for incident in state.incidents.open_ones:
+        told = [each for each in incident.silences if node in each.nodes]
+        if told:
+            incident.silences = [each for each in incident.silences if each not in told]
+            incident.due_ns = state.log_time_ns
+
+
+def place_links(state: State) -> None:
+    """What the two ends of links tell."""
+    now_ns = state.log_time_ns
+    for found in judge_links(state.links, state.hearing.last_ns, state.inventory, now_ns):
+        jobs = [job for node in found.nodes for job in _jobs_on(state, node)]
+        incident = state.incidents.about(found.key)
+        incident = incident or state.incidents.of_nodes(found.nodes, now_ns)
+        if incident is None:
+            incident = state.incidents.unexplained(jobs, now_ns, state.inventory)
+            if incident is not None and not has_followers_only(state, incident, found.since_ns):
+                incident = None
+        _tell(state, incident, found.key, found.nodes, found.finding)
+
+
+def place_slow(state: State) -> None:
+    """Which ranks keep their job waiting, and why."""
+    now_ns = state.log_time_ns
+    state.steps.close_round(now_ns, state.inventory)
+    found = judge_slowness(state.steps, state.slowness, state.inventory, now_ns)
+    for job, node, finding in found:
+        key = f"slow {job} {node}"
+        incident = state.incidents.about(key)
+        _tell(state, incident, key, (node,), finding)
+    state.slowness.forget([job for job in state.steps.jobs if not state.steps.is_watched(job)])
+    _end_slow(state, {f"slow {each.job} {each.node}" for each in found})
+
+
+def _end_slow(state: State, slow: set[str]) -> None:
+    """Who keeps up again is told of once."""
+    now_ns = state.log_time_ns
+    for incident in state.incidents.open_ones:
+        for key, finding in incident.told.items():
+            if not key.startswith("slow ") or finding.signature or finding.level != STRAGGLER:
+                continue
+            if key in slow:
+                incident.changed_ns = now_ns
+            elif now_ns - incident.changed_ns > OVER_NS:
+                reason = f"{finding.reason}; it keeps up again"
+                incident.told[key] = replace(finding, signature="transient", reason=reason)
+                incident.due_ns = incident.due_ns or now_ns
+
+
+def _tell(
+    state: State, incident: Incident | None, key: str, nodes: Sequence[str], finding: Finding
+) -> None:
+    """Let an incident know what counters or steps prove, or open one for it."""
+    now_ns = state.log_time_ns
+    if incident is None:
+        opened_by = finding.proofs[0].fact if finding.proofs else str(now_ns)
+        incident = state.incidents.open(f"{opened_by} {key}", now_ns, late=False)
+    incident.job = incident.job or next(
+        (job for node in nodes for job in _jobs_on(state, node)), ""
+    )
+    known = incident.told.get(key)
+    if known is not None and known.signature == "transient" and finding.level == STRAGGLER:
+        return  # a straggler that comes and goes is one incident and was told of
+    if incident.tell(key, finding):
+        incident.take_nodes(nodes, now_ns)

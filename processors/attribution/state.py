@@ -1,0 +1,41 @@
+"""Everything that attribution remembers, as it lies in a snapshot."""
+
+from typing import Final
+
+import msgspec
+
+from nemesis.processors.attribution.counters import Counters
+from nemesis.processors.attribution.holdback import HoldBack, Surroundings
+from nemesis.processors.attribution.incidents import Support
+from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.links import Links
+from nemesis.processors.attribution.open_incidents import Incidents
+from nemesis.processors.attribution.recorders import Recorders
+from nemesis.processors.attribution.recoveries import Recoveries
+from nemesis.processors.attribution.silences import Hearing
+from nemesis.processors.attribution.slowness import Slowness
+from nemesis.processors.attribution.steps import Steps
+
+
+class State(msgspec.Struct):
+    """The state; each part says in its own file what it is for."""
+
+    log_time_ns: int = 0
+    inventory: Inventory = msgspec.field(default_factory=Inventory)
+    recoveries: Recoveries = msgspec.field(default_factory=Recoveries)
+    recorders: Recorders = msgspec.field(default_factory=Recorders)
+    hearing: Hearing = msgspec.field(default_factory=Hearing)
+    counters: Counters = msgspec.field(default_factory=Counters)
+    links: Links = msgspec.field(default_factory=Links)
+    steps: Steps = msgspec.field(default_factory=Steps)
+    slowness: Slowness = msgspec.field(default_factory=Slowness)
+    supports: list[tuple[int, str, Support]] = []
+    """(log time, node, counter that went up) of the last seconds, where no incident is open."""
+    hold_back: HoldBack = msgspec.field(default_factory=HoldBack)
+    surroundings: Surroundings = msgspec.field(default_factory=Surroundings)
+    incidents: Incidents = msgspec.field(default_factory=Incidents)
+
+
+# maps keep the order in which facts filled them, and there are no sets: equal states, equal bytes
+encoder: Final = msgspec.msgpack.Encoder()
+decoder: Final = msgspec.msgpack.Decoder(State)

@@ -1,0 +1,247 @@
+"""Which ranks keep the others waiting, step after step, and when a job last got on.
+
+Why: in a synchronous job all steps are equally long; only the time until a rank entered the step's
+collective tells who was late. How: when nearly every rank has told of a new step, the ranks are
+compared with their median; who is far above it in most of the latest rounds is slow. One slow step
+is nothing, and a rank that has been slower from the start may be made so (a pipeline's stages
+differ); so each rank's usual place is remembered. Not here: why it is slow (slow_findings.py).
+
+A tenth above the median is what ByteDance calls a straggler (arXiv 2505.05713); most slow spells of
+single GPUs and hosts last minutes (FALCON, arXiv 2410.12588), so some rounds may be waited for.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from nemesis.processors.attribution.inventory import Inventory, JobPlaces
+from nemesis.schemas.channels import ABSENT, STEP_CHANNELS
+from nemesis.schemas.facts import Fact
+
+SLOW_PPM: Final = 50_000  # above the median: what costs the job less is not worth a name
+SLOW_NS_MIN: Final = 10_000_000  # the noise of a host's scheduler
+SPREADS: Final = 4  # of the ranks' own spread (median absolute deviation): that is no chance
+ROUNDS_KEPT: Final = 8
+SLOW_ROUNDS_MIN: Final = 5  # of those
+SUSTAINED_NS: Final = 8_000_000_000  # a checkpoint, a garbage collection and a retry are shorter
+TOLD_PPM: Final = 900_000  # of the ranks: some nodes are always just being polled
+RANKS_MIN: Final = 3  # of two, nobody is the odd one
+USUAL_ROUNDS: Final = 5  # the least of so many is where a rank usually stands
+CLOCK_ERROR_NS: Final = 10_000_000  # NTP within a site
+WORLD_MAX: Final = 1 << 20
+
+Longs = NDArray[np.int64]
+_INT64: Final = np.dtype("<i8")
+_RANK, _STEP, _STEP_NS, _OWN_NS = (
+    STEP_CHANNELS.index(name) for name in ("rank", "step", "step_ns", "own_ns")
+)
+_ROUNDS_MASK: Final = (1 << ROUNDS_KEPT) - 1
+
+
+class SlowRank(msgspec.Struct, frozen=True, array_like=True):
+    """A rank that others wait for, round after round."""
+
+    rank: int
+    own_ns: int
+    median_ns: int
+    since_ns: int
+    """Log time of its first slow round."""
+    is_new: bool
+    """It was not always the slower one."""
+
+
+class Lateness(msgspec.Struct, array_like=True):
+    """What is remembered of a rank that was slow in one of the latest rounds."""
+
+    since_ns: int
+    rounds: int = 0
+    """A bit a round, the latest lowest: 1 where it was slow."""
+    own_ns: int = 0
+    per_mille: int = 0
+    """Of the median."""
+
+
+class JobSteps(msgspec.Struct):
+    """One job: integers by rank, and those that were slow lately."""
+
+    step: bytearray
+    """int64: the last step that each rank told of, ABSENT before the first."""
+    own_ns: bytearray
+    """int64: of that step."""
+    told: bytearray
+    """int8: 1 for a step that is new since the last round."""
+    usual: bytearray
+    """int32: where it usually stands, in per mille of the median; 0 before the first round."""
+    rounds_count: int = 0
+    median_ns: int = 0
+    late: dict[int, Lateness] = {}
+    advanced_ns: int = 0
+    """When the job was last seen to get on, by its nodes' clocks."""
+    step_ns: int = 0
+    """How long a step took."""
+    period_ns: int = 0
+    """How often its nodes are polled."""
+
+
+class Steps(msgspec.Struct):
+    """All jobs."""
+
+    jobs: dict[str, JobSteps] = {}
+
+    def take(self, facts: Sequence[Fact], inventory: Inventory) -> None:
+        """Samples of different nodes, in the order of the log."""
+        by_job: dict[str, list[Fact]] = {}
+        for fact in facts:
+            if fact.data.step_count and not fact.late and fact.data.job in inventory.jobs:
+                by_job.setdefault(fact.data.job, []).append(fact)
+        for name, own in by_job.items():
+            job = self.jobs.get(name)
+            if job is None:
+                job = self.jobs[name] = _job_of(inventory.jobs[name].world)
+            _take(job, own)
+
+    def close_round(self, now_ns: int, inventory: Inventory) -> None:
+        """Compare the ranks of jobs of which nearly all have told of a new step."""
+        for name, job in self.jobs.items():
+            places = inventory.jobs.get(name)
+            told = np.frombuffer(job.told, np.int8)
+            count = int(told.sum())
+            if places is None or count < RANKS_MIN:
+                continue
+            if count * 1_000_000 >= (places.world - len(places.gone)) * TOLD_PPM:
+                _close(job, told, places, now_ns)
+
+    def is_watched(self, job: str) -> bool:
+        """Whether a rank of the job was slow lately, so that causes are looked for."""
+        steps = self.jobs.get(job)
+        return steps is not None and bool(steps.late)
+
+    def slow_ranks(self, job: str, now_ns: int) -> list[SlowRank]:
+        """Those that are slow and stay so, by rank."""
+        steps = self.jobs[job]
+        usual = np.frombuffer(steps.usual, np.int32)
+        return [
+            SlowRank(
+                rank,
+                each.own_ns,
+                steps.median_ns,
+                each.since_ns,
+                each.per_mille * 1_000_000 > int(usual[rank]) * (1_000_000 + SLOW_PPM),
+            )
+            for rank, each in sorted(steps.late.items())
+            if each.rounds.bit_count() >= SLOW_ROUNDS_MIN and now_ns - each.since_ns >= SUSTAINED_NS
+        ]
+
+    def has_got_on_since(self, job: str, at_ns: int) -> bool:
+        """Whether the job finished a step after that time; a poll may show one a period late."""
+        steps = self.jobs.get(job)
+        return (
+            steps is not None and steps.advanced_ns - steps.period_ns > at_ns + 2 * CLOCK_ERROR_NS
+        )
+
+    def stood_still_before(self, job: str, at_ns: int, error_ns: int) -> bool:
+        """Whether the job had stopped already when something happened at that time."""
+        steps = self.jobs.get(job)
+        if steps is None or not steps.step_ns:
+            return False
+        told_ns = steps.step_ns * 3 // 2 + steps.period_ns
+        return at_ns - steps.advanced_ns > told_ns + CLOCK_ERROR_NS + max(error_ns, CLOCK_ERROR_NS)
+
+    def forget(self, job: str) -> None:
+        """The job is over, or goes on in another membership."""
+        self.jobs.pop(job, None)
+
+
+def _job_of(world: int) -> JobSteps:
+    size = min(world, WORLD_MAX)
+    return JobSteps(
+        step=bytearray(np.full(size, ABSENT, np.int64).tobytes()),
+        own_ns=bytearray(8 * size),
+        told=bytearray(size),
+        usual=bytearray(4 * size),
+    )
+
+
+def _take(job: JobSteps, facts: Sequence[Fact]) -> None:
+    rows = _rows(facts)
+    if rows is None:
+        return
+    table, at_ns = rows
+    step, own = np.frombuffer(job.step, np.int64), np.frombuffer(job.own_ns, np.int64)
+    table_ok = (table[:, _RANK] >= 0) & (table[:, _RANK] < len(step)) & (table[:, _STEP] >= 0)
+    table, at_ns = table[table_ok], at_ns[table_ok]
+    rank = table[:, _RANK]
+    news = step[rank] != table[:, _STEP]
+    if not news.any():
+        return
+    table, at_ns, rank = table[news], at_ns[news], rank[news]
+    step[rank] = table[:, _STEP]
+    job.advanced_ns = max(job.advanced_ns, int(at_ns.max()))
+    job.step_ns = max(0, int(table[:, _STEP_NS].max()))
+    job.period_ns = facts[-1].data.period_ns or job.period_ns
+    timed = table[:, _OWN_NS] > 0
+    own[rank[timed]] = table[timed, _OWN_NS]
+    np.frombuffer(job.told, np.int8)[rank[timed]] = 1
+
+
+def _rows(facts: Sequence[Fact]) -> tuple[Longs, Longs] | None:
+    """(rank's row, when it was seen) of all samples, those of broken blocks left out."""
+    tables: list[Longs] = []
+    at_ns: list[int] = []
+    for fact in facts:
+        count, size = fact.data.step_count, len(fact.data.steps)
+        if size % (8 * count) == 0 and size >= 8 * count * (_OWN_NS + 1):
+            tables.append(
+                np.frombuffer(fact.data.steps, _INT64).reshape(count, -1)[:, : _OWN_NS + 1]
+            )
+            at_ns += [fact.at_ns] * count
+    return (np.concatenate(tables), np.array(at_ns, np.int64)) if tables else None
+
+
+def _close(job: JobSteps, told: NDArray[np.int8], places: JobPlaces, now_ns: int) -> None:
+    """One round: who is far above the median."""
+    ranks = told.nonzero()[0]
+    own = np.frombuffer(job.own_ns, np.int64)[ranks]
+    middle = (len(ranks) - 1) // 2
+    median = int(np.sort(own)[middle])
+    spread = int(np.sort(np.abs(own - median))[middle])
+    limit = median + max(SLOW_NS_MIN, median * SLOW_PPM // 1_000_000, SPREADS * spread)
+    job.median_ns, job.rounds_count = median, job.rounds_count + 1
+    per_mille = (own * 1000 // max(median, 1)).clip(1, 1_000_000).astype(np.int32)
+    slow = own > limit
+    _learn(job, ranks, per_mille, slow)
+    late = zip(ranks[slow].tolist(), own[slow].tolist(), per_mille[slow].tolist(), strict=True)
+    _remember(job, set(ranks.tolist()), list(late), now_ns)
+    told[:] = 0
+    for rank in places.gone:
+        job.late.pop(rank, None)
+
+
+def _learn(
+    job: JobSteps, ranks: NDArray[np.intp], per_mille: NDArray[np.int32], slow: NDArray[np.bool_]
+) -> None:
+    """Move each rank's usual place: the least of the first rounds, then slowly after it."""
+    usual = np.frombuffer(job.usual, np.int32)
+    known = usual[ranks]
+    if job.rounds_count <= USUAL_ROUNDS:
+        usual[ranks] = np.where(known == 0, per_mille, np.minimum(known, per_mille))
+    else:
+        moved = known + np.sign(per_mille - known).astype(np.int32) * ~slow
+        usual[ranks] = np.where(known == 0, per_mille, moved)
+
+
+def _remember(
+    job: JobSteps, told: set[int], slow: Sequence[tuple[int, int, int]], now_ns: int
+) -> None:
+    """Shift a bit into the history of every rank that has one, or gets one now."""
+    for rank in [rank for rank in job.late if rank in told]:
+        job.late[rank].rounds = job.late[rank].rounds << 1 & _ROUNDS_MASK
+    for rank, own_ns, per_mille in slow:
+        each = job.late.setdefault(rank, Lateness(now_ns))
+        each.rounds |= 1
+        each.own_ns, each.per_mille = own_ns, per_mille
+    for rank in [rank for rank, each in job.late.items() if not each.rounds]:
+        del job.late[rank]

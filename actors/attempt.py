@@ -38,6 +38,8 @@ class Attempting:
         self._notary: Final = notary
         self._heard: Final[set[str]] = set()
         self._refused: Final[dict[str, str]] = {}
+        self._went_on_alone = False
+        """Who refused made an epoch without the log: it is written down once most have said so."""
         self._listening_since_s = time.monotonic()
         self._lost_count = channel.lost_count
 
@@ -77,6 +79,7 @@ class Attempting:
         self._heard.add(node)
         if answer.outcome in _REFUSALS:
             self._refused[node] = f"{answer.outcome}: {answer.why}"
+            self._went_on_alone = self._went_on_alone or bool(answer.members)
         self.changed.set()
 
     async def _watch(
@@ -88,8 +91,8 @@ class Attempting:
         while True:
             if not self._claims.holds(self._decision, claim):
                 return None
-            if newer := self._claims.superseded_by(self._decision):
-                await self._withdraw(f"{newer} came after it", claim)
+            if what := self._claims.overtaken(self._decision):
+                await self._withdraw(what, claim)
                 return None
             progress = progress_of(plan, home, states)
             waited_s = time.monotonic() - began
@@ -108,6 +111,8 @@ class Attempting:
             answer_s = self._claims.policy.silence_wait_ns / 1e9
         if progress.outcome == "done":
             return self._completed(plan, progress, "", waited_s)
+        if self._went_on_alone and self._listened_s() <= ANSWER_S:
+            return None
         if self._refused:
             node, why = min(self._refused.items())
             return self._failed(f"Node {node} refused the plan, {why}.", progress.lost)

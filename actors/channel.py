@@ -41,17 +41,18 @@ class Channel:
         *,
         ranks_of: Callable[[str], int],
         plans_for: Callable[[str], tuple[Plan, ...] | None],
-        on_report: Callable[[Report], None],
+        on_said: Callable[[Report | PlanAnswer], None],
         on_change: Callable[[], None],
     ) -> None:
         """`ranks_of`: how many ranks a job has, 0 for one that is not known: what is said of others
         is not kept, so that no node can fill our memory; `plans_for`: the last plans of a node, in
-        order, or None while they are not known; `on_change`: some state is newer."""
+        order, or None while they are not known; `on_said` gets what agents say, asked or not;
+        `on_change`: some state is newer."""
         self.boot_ids: Final[dict[str, str]] = {}
         self._connection: Final = connection
         self._ranks_of: Final = ranks_of
         self._plans_for: Final = plans_for
-        self._on_report_read: Final = on_report
+        self._on_said: Final = on_said
         self._on_change: Final = on_change
         self._states: Final[dict[str, dict[tuple[str, int], RankState]]] = {}
         self._newest: Final[dict[tuple[str, str], tuple[int, int]]] = {}
@@ -88,7 +89,7 @@ class Channel:
                 await asyncio.sleep(RETRY_S)
                 continue
             if answer.node == node and answer.job == plan.job:
-                self._hear(node, answer.boot_id, answer.job, answer.ranks)
+                self._hear(answer)
                 return answer
 
     async def _hear_report(self, message: Msg) -> None:
@@ -102,8 +103,7 @@ class Channel:
         if number <= self._newest.get(place, (0, 0)):
             return
         self._newest[place] = number
-        self._hear(report.node, report.boot_id, report.job, report.ranks)
-        self._on_report_read(report)
+        self._hear(report)
 
     async def _hear_hello(self, message: Msg) -> None:
         try:
@@ -117,11 +117,12 @@ class Channel:
         if plans is not None:  # else the agent asks again
             await message.respond(encode_message(Plans(plans=plans)))
 
-    def _hear(self, node: str, boot_id: str, job: str, ranks: tuple[RankState, ...]) -> None:
-        self.boot_ids[node] = boot_id
-        count = self._ranks_of(job)
-        states = self._states.setdefault(job, {})
-        states.update({(node, state.rank): state for state in ranks if state.rank < count})
+    def _hear(self, said: Report | PlanAnswer) -> None:
+        self.boot_ids[said.node] = said.boot_id
+        count = self._ranks_of(said.job)
+        states = self._states.setdefault(said.job, {})
+        states.update({(said.node, each.rank): each for each in said.ranks if each.rank < count})
+        self._on_said(said)
         self._on_change()
 
 

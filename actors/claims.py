@@ -139,11 +139,17 @@ class Claims:
         known = self._decisions.get(decision.job, {}).get(decision.decision)
         return "the job is over" if known is None else self._forbids(known)
 
-    def superseded_by(self, decision: Effective) -> str:
-        """The newer decision of the same job that makes this one moot, or nothing."""
+    def overtaken(self, decision: Effective) -> str:
+        """What has happened to the job since that makes a decision moot, or nothing."""
         known = self._decisions.get(decision.job, {})
         newest = [each.decision.decision for each in known.values() if _is_effective(each)]
-        return newest[-1] if newest and newest[-1] != decision.decision else ""
+        if newest and newest[-1] != decision.decision:
+            return f"{newest[-1]} came after it"
+        standing = self.jobs.get(decision.job)
+        if standing is None:
+            return "the job is over"
+        first_epoch = standing.epoch + isinstance(decision, RecoveryDecided)
+        return f"the job is in epoch {standing.epoch}" if decision.epoch < first_epoch else ""
 
     def plans_in_force(self, job: str) -> list[Effective]:
         """Decisions whose plans an agent of this job must know: those in force and those begun."""
@@ -166,7 +172,7 @@ class Claims:
         for known in reversed(self._decisions[job].values()):
             if not _is_effective(known):
                 continue
-            if known.ended or self._forbids(known) or known.decision.epoch < standing.epoch:
+            if known.ended or self._forbids(known):
                 return []
             if known.claim_seq == 0:
                 fresh = self.log_time_ns <= known.decision.deadline_ns
@@ -188,8 +194,8 @@ class Claims:
             return "it has expired"
         if decision.mode == "shadow" or (decision.mode == "approve" and not known.approved):
             return "nobody let it act"
-        if newer := self.superseded_by(decision):
-            return f"{newer} came after it"
+        if what := self.overtaken(decision):
+            return what
         nodes: set[str] = set()
         if isinstance(decision, RecoveryDecided):
             nodes = {*decision.nodes_out, *decision.joined_nodes}

@@ -38,7 +38,7 @@ class JobActor:
             log.connection,
             ranks_of=self._ranks_of,
             plans_for=self._plans_for,
-            on_report=self._self_made.hear,
+            on_said=self._self_made.hear,
             on_change=self._wake,
         )
         self._changed: Final = asyncio.Event()

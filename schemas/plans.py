@@ -104,6 +104,8 @@ class PlanAnswer(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     """Kind of that plan."""
     why: str = ""
     ranks: tuple[RankState, ...] = ()
+    members: str = ""
+    """As in a Report: where agents made that epoch alone, who goes on in it."""
 
 
 class Report(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):

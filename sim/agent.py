@@ -112,7 +112,7 @@ class Agent:
             if plan.kind == "hold":
                 self.witness.dump(now_ns)  # before what they wait in is aborted
             self._accept(Accepted(plan=plan), now_ns)
-        accepted = self._accepted.plan if self._accepted else None
+        accepted, agreed = self._standing()
         return PlanAnswer(
             node=self.node,
             boot_id=self.boot_id,
@@ -122,6 +122,7 @@ class Agent:
             kind=accepted.kind if accepted else "membership",
             why=why,
             ranks=self._states(),
+            members=agreed,
         )
 
     def report_changes(self, now_ns: int, *, always: bool = False) -> None:
@@ -132,8 +133,7 @@ class Agent:
             return
         self._reported = seen
         self._reports_count += 1
-        accepted = self._accepted
-        alone = accepted is not None and accepted.by_itself
+        accepted, agreed = self._standing()
         self.reports.append(
             Report(
                 node=self.node,
@@ -141,13 +141,20 @@ class Agent:
                 start_ns=self.start_ns,
                 n=self._reports_count,
                 job=self._around.submitted.job,
-                epoch=accepted.plan.epoch if accepted else 0,
-                kind=accepted.plan.kind if accepted else "membership",
+                epoch=accepted.epoch if accepted else 0,
+                kind=accepted.kind if accepted else "membership",
                 ranks=self._states(),
-                by="agent" if accepted is None or alone else "plan",
-                members=accepted.plan.members if accepted is not None and alone else "",
+                by="agent" if accepted is None or agreed else "plan",
+                members=agreed,
             )
         )
+
+    def _standing(self) -> tuple[Plan | None, str]:
+        """The last plan, and the members of its epoch where agents made it alone."""
+        accepted = self._accepted
+        if accepted is None:
+            return None, ""
+        return accepted.plan, accepted.plan.members if accepted.by_itself else ""
 
     def _states(self) -> tuple[RankState, ...]:
         return tuple(

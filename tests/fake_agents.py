@@ -35,6 +35,8 @@ class FakeAgent:
         self.own = ranks
         self.stages: dict[int, tuple[RankStage, int]] = {rank: ("running", 0) for rank in ranks}
         self.last: Plan | None = None
+        self.agreed = ""
+        """The members of the last plan's epoch where agents made it alone."""
         self.effects: list[tuple[str, int, int]] = []
         """(kind, epoch, rank) of everything that was really done."""
         self.heard: list[Plan] = []
@@ -64,8 +66,17 @@ class FakeAgent:
                 return decode_message(Plans, answer.data)
             await asyncio.sleep(0.05)
 
-    async def report(self, *, agreed: str = "") -> None:
-        """Say how things stand; `agreed`: the members of an epoch that agents made alone."""
+    def go_on_alone(self, epoch: int, members: str) -> None:
+        """The log was away for longer than the grace."""
+        self.last = Plan(job="llama", epoch=epoch, kind="membership", members=members)
+        self.agreed = members
+        self.stages = {
+            rank: ("running", epoch) if rank in parse_ranks(members) else self.stages[rank]
+            for rank in self.own
+        }
+
+    async def report(self) -> None:
+        """Say how things stand."""
         assert self._log is not None
         self._reports_count += 1
         report = Report(
@@ -76,8 +87,8 @@ class FakeAgent:
             job="llama",
             epoch=max((epoch for _, epoch in self.stages.values()), default=0),
             ranks=self.states(),
-            by="agent" if agreed else "plan",
-            members=agreed,
+            by="agent" if self.agreed else "plan",
+            members=self.agreed,
         )
         await self._log.connection.publish(report_subject(self.node), encode_message(report))
 
@@ -96,7 +107,7 @@ class FakeAgent:
         self.told.set()
         outcome, why = judge(plan, node=self.node, boot_id=self.boot_id, last=self.last)
         if outcome == "accepted" and plan.kind != "observe":
-            self.last = plan
+            self.last, self.agreed = plan, ""
             self._follow(plan)
         last = self.last
         answer = PlanAnswer(
@@ -108,6 +119,7 @@ class FakeAgent:
             kind=last.kind if last else "membership",
             why=why,
             ranks=self.states(),
+            members=self.agreed,
         )
         await message.respond(encode_message(answer))
 

@@ -381,13 +381,12 @@ def test_what_agents_did_without_the_log_is_written_down_once_and_whole(tmp_path
         await cell.start_actor("b")
         await cell.agents["n0"].hello()
         for node in ("n0", "n2"):  # n1 finds the log later than they do
-            agent = cell.agents[node]
-            agent.stages = {rank: ("running", 1) for rank in agent.own}
-            await agent.report(agreed="0-2,4-5")
+            cell.agents[node].go_on_alone(1, "0-2,4-5")
+            await cell.agents[node].report()
         seq, made = await cell.until(MembershipReported)
         assert (made.epoch, made.members, made.world, made.step) == (1, "0-2,4-5", 5, 7)
-        cell.agents["n1"].stages = {2: ("running", 1)}
-        await cell.agents["n1"].report(agreed="0-2,4-5")
+        cell.agents["n1"].go_on_alone(1, "0-2,4-5")
+        await cell.agents["n1"].report()
         await cell.shrink(seq, epoch=2, members="0-2,4", world=4, removed_ranks=(5,))
         await cell.until(AttemptCompleted, decision="llama/2")
         written = [data for _, data in await cell.done() if isinstance(data, MembershipReported)]
@@ -404,15 +403,51 @@ def test_what_a_minority_of_agents_claims_to_have_agreed_on_is_not_written_down(
         await cell.start_actor()
         await cell.agents["n0"].hello()
         for agent in cell.agents.values():
-            agent.stages = {rank: ("running", 1) for rank in agent.own}
+            agent.go_on_alone(1, "2-5")
         for members in ("0-1", "0-5", "0-1,900", "0-", "2-5"):
-            await cell.agents["n0"].report(agreed=members)
+            cell.agents["n0"].agreed = members
+            await cell.agents["n0"].report()
         for node in ("n1", "n2"):
-            await cell.agents[node].report(agreed="2-5")
+            await cell.agents[node].report()
         _, made = await cell.until(MembershipReported)
         assert made.members == "2-5"
         written = [data for _, data in await cell.done() if isinstance(data, MembershipReported)]
         assert len(written) == 1
+
+    run(tmp_path, body)
+
+
+def test_a_hold_that_comes_after_agents_went_on_alone_tells_of_their_membership_and_is_withdrawn(
+    tmp_path: Path,
+) -> None:
+    async def body(cell: Site) -> None:
+        submitted = await cell.submit()
+        for agent in cell.agents.values():  # their reports were sent before anybody listened
+            agent.go_on_alone(1, "0-2,4-5")
+        await cell.agents["n2"].leave()  # this one finds the log later
+        await cell.start_actor()
+        await cell.hold(submitted)
+        made_seq, made = await cell.until(MembershipReported)
+        assert (made.epoch, made.members) == (1, "0-2,4-5")
+        failed_seq, failed = await cell.until(AttemptFailed, decision="llama/1")
+        assert failed_seq > made_seq
+        assert (failed.withdrawn, failed.lost) == (True, "")
+        assert failed.reason == "Not carried out: the job is in epoch 1."
+        assert cell.effects() == []
+
+    run(tmp_path, body)
+
+
+def test_a_single_agent_that_claims_to_have_gone_on_alone_fails_the_attempt(tmp_path: Path) -> None:
+    async def body(cell: Site) -> None:
+        submitted = await cell.submit()
+        cell.agents["n1"].go_on_alone(1, "0-2,4-5")
+        await cell.start_actor()
+        await cell.hold(submitted)
+        _, failed = await cell.until(AttemptFailed, decision="llama/1")
+        assert not failed.withdrawn
+        assert failed.reason.startswith("Node n1 refused the plan, stale: ")
+        assert [data for _, data in await cell.done() if isinstance(data, MembershipReported)] == []
 
     run(tmp_path, body)
 

@@ -321,6 +321,8 @@ def test_when_the_log_is_back_an_epoch_that_was_taken_alone_is_not_taken_again(
         on_log_loss="shrink",
     )
     run.until(55)
+    told = [agent.follow(hold(), run.now_ns) for agent in run.sim.agents.values() if agent.ranks]
+    assert {(each.outcome, each.members) for each in told} == {("stale", shrink().members)}
     assert set(run.tell(shrink(without=(RANK, 3))).values()) == {"refused"}
     assert set(run.tell(shrink()).values()) == {"repeated"}
     assert len(run.effects("join")) == 111

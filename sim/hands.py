@@ -108,9 +108,9 @@ class Hands:
         progress = progress_of(plan, each.home, self._states)
         members = parse_ranks(plan.members)
         silent = format_ranks(rank for rank in members if each.home[rank] not in each.answered)
-        newer = self.claims.superseded_by(each.decision)
-        if newer:
-            return self._failed(each, f"{newer} came after it.", progress, withdrawn=True)
+        overtaken = self.claims.overtaken(each.decision)
+        if overtaken:
+            return self._failed(each, f"Not carried out: {overtaken}.", progress, withdrawn=True)
         if progress.outcome == "done":
             return self._completed(each, progress, "", waited_ns)
         if each.refused:

@@ -356,6 +356,34 @@ def test_a_late_exit_opens_no_decision_and_joins_one_that_is_open(cell: Cell) ->
     assert cell.last(RecoveryDecided).removed_ranks == (3, 5)
 
 
+def test_an_exit_in_the_present_epoch_is_answered_however_long_the_log_was_away(cell: Cell) -> None:
+    cell.leap(600)
+    cell.exit(3, late_ns=300 * SECOND_NS, epoch=0)
+    assert cell.kinds == ["QuiesceDecided"]
+    cell.blame("gpu.off_bus", 3, late=True)
+    cell.carry_out()
+    decided = cell.last(RecoveryDecided)
+    assert decided.removed_ranks == (3,)
+    assert "gpu.off_bus at gpu/n1/0000:1b:00.0" in decided.reason
+
+
+def test_a_late_verdict_joins_an_exit_that_opened_a_decision() -> None:
+    cell = Cell(policy=ACT, at_once=False)
+    cell.submit()
+    cell.exit(3)
+    cell.blame("gpu.off_bus", 3, late=True)
+    cell.at_once = True
+    cell.flush()
+    cell.carry_out()
+    assert "gpu.off_bus at gpu/n1/0000:1b:00.0" in cell.last(RecoveryDecided).reason
+
+
+def test_a_late_exit_from_before_the_job_was_submitted_is_of_an_earlier_one(cell: Cell) -> None:
+    cell.exit(3, late_ns=300 * SECOND_NS, epoch=0)
+    cell.tick(5)
+    assert cell.said == []
+
+
 def test_a_late_verdict_opens_no_decision(cell: Cell) -> None:
     cell.blame("gpu.off_bus", 3, late=True)
     cell.blame("gpu.off_bus", late=True, jobs=())
@@ -480,6 +508,24 @@ def test_what_agents_did_alone_is_where_the_healer_goes_on(cell: Cell) -> None:
     cell.carry_out()
     cell.tick(2)
     assert cell.last(RecoveryDecided).epoch == 2
+
+
+def test_who_died_after_agents_went_on_alone_is_answered_once_their_epoch_is_known(
+    cell: Cell,
+) -> None:
+    cell.exit(3, epoch=0)
+    cell.exit(7, node="n3", epoch=1)  # read before the membership that it was in
+    cell.event(
+        MembershipReported(at_ns=cell.now_ns, reason="", job="llama", epoch=1, members="0-2,4-7"),
+        "llama/1",
+        "llama",
+    )
+    held = cell.last(QuiesceDecided)
+    assert (held.epoch, held.dead_ranks) == (1, (7,))
+    assert held.incident
+    cell.carry_out()
+    cell.tick(2)
+    assert (cell.last(RecoveryDecided).epoch, cell.last(RecoveryDecided).started) == (2, "7")
 
 
 def test_an_ended_job_is_nobodys_concern_and_its_numbers_go_on(cell: Cell) -> None:

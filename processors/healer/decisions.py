@@ -23,7 +23,13 @@ from nemesis.processors.healer.verdicts import (
     settle,
 )
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
-from nemesis.schemas.done import Attempt, AttemptCompleted, AttemptFailed, AttemptStarted
+from nemesis.schemas.done import (
+    Attempt,
+    AttemptCompleted,
+    AttemptFailed,
+    AttemptStarted,
+    MembershipReported,
+)
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.policy import REGROUPING
 
@@ -276,8 +282,25 @@ def regroup(state: HealerState, job: JobState, done: Pending) -> None:
     job.exited = tuple(rank for rank in job.exited if rank not in replaced)
     job.silent = tuple(rank for rank in job.silent if rank not in replaced)
     job.answered = ()  # by shadows of before; whoever goes on now is alive
+    job.ahead = {}
     settle(state, job, done.action, all_of_them=False)
     close(job)
+
+
+def adopt_membership(job: JobState, reported: MembershipReported) -> None:
+    """The agents regrouped while the log was away: what was planned before is over.
+
+    Who died in the epoch that they made, and was heard of before it, is still to be answered.
+    """
+    ended = {rank for rank, epoch in job.ahead.items() if epoch >= reported.epoch}
+    incident, cause = job.incident, job.cause
+    job.epoch, job.members = reported.epoch, reported.members
+    job.epoch_planned = max(job.epoch_planned, reported.epoch)
+    job.exited = tuple(sorted(ended & ranks_of(reported.members)))
+    job.silent, job.answered, job.ahead = (), (), {}
+    close(job)
+    if job.exited:
+        job.incident, job.cause = incident, cause
 
 
 def take_veto(job: JobState, pending: Pending) -> None:

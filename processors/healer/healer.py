@@ -49,6 +49,7 @@ from nemesis.processors.healer.state import (
     CAUSES_MAX,
     HealerState,
     JobState,
+    is_history,
     number_of,
     ranks_of,
 )
@@ -222,25 +223,23 @@ class Healer:
             return ()
         meant = exit.exit_code == 0 and exit.signal == 0
         before = 0 <= exit.epoch < job.epoch  # a process that was replaced since
-        if meant or before or (fact.late and job.phase == "running"):
+        if meant or before or (job.phase == "running" and is_history(job, fact, exit)):
             return ()
         job.exited = tuple(sorted((*job.exited, exit.rank)))
+        if exit.epoch > job.epoch:
+            job.ahead[exit.rank] = exit.epoch
         if self._state.policy.acts:  # the shadow that answered a mere suspicion stopped nothing
             job.answered = tuple(rank for rank in job.answered if rank != exit.rank)
         _note(job, fact, fact.id)
         return (exit.job,)
 
     def _on_membership(self, fact: Fact, reported: MembershipReported) -> Iterable[str]:
-        """The agents regrouped while the log was away: what was planned before is over."""
         job = self._state.jobs.get(reported.job)
         if job is None:
             return ()
         job.revision = fact.seq
         if reported.epoch > job.epoch:
-            job.epoch, job.members = reported.epoch, reported.members
-            job.epoch_planned = max(job.epoch_planned, reported.epoch)
-            job.exited, job.silent, job.answered = (), (), ()
-            decisions.close(job)
+            decisions.adopt_membership(job, reported)
         return (reported.job,)
 
     def _on_verdict(
@@ -254,7 +253,7 @@ class Healer:
             return ()
         for name in touched:
             job = state.jobs[name]
-            if verdict.late and job.phase == "running":
+            if verdict.late and job.phase == "running" and not job.unread:
                 continue
             taken = read_verdict(job, verdict, fact)
             if is_news(state.policy, job, taken):

@@ -13,6 +13,8 @@ from nemesis.processors.healer.replicas import world_of
 from nemesis.schemas.codes import Action, FaultClass, Signature
 from nemesis.schemas.decided import Mode
 from nemesis.schemas.errors import BadNameError
+from nemesis.schemas.facts import Fact
+from nemesis.schemas.observed import ProcessExited
 from nemesis.schemas.operated import JobEnded, JobSubmitted
 from nemesis.schemas.plans import Placement
 from nemesis.schemas.policy import Policy
@@ -115,6 +117,8 @@ class JobState(msgspec.Struct, array_like=True):
     """Rungs that a person forbade for what is open now."""
     tripped: tuple[str, ...] = ()
     """Limits on this job that were reached and not reset."""
+    ahead: dict[int, int] = {}
+    """Exited ranks whose process was in an epoch that the log has not told of yet: which."""
 
     def view(self, spares: tuple[str, ...] = ()) -> JobView:
         """The job as the ladder sees it, with the spares that it may use."""
@@ -184,6 +188,14 @@ def submitted_state(job: JobSubmitted, count: int, seq: int) -> JobState:
         members=format_ranks(range(world_of(job))),
         spares=job.spares,
     )
+
+
+def is_history(job: JobState, fact: Fact, exit: ProcessExited) -> bool:
+    """Whether the exit comes so late that its process may have been replaced since.
+
+    One that names the epoch that the job is in is dead still, however long the log was away.
+    """
+    return fact.late and (exit.epoch < 0 or exit.at_ns < job.submitted.at_ns)
 
 
 @lru_cache(maxsize=256)

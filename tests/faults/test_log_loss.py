@@ -1,7 +1,6 @@
 """Lose the log while a GPU dies: agents do what was said before, once, and NEMESIS learns of it."""
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Literal
 import msgspec
 import pytest
 
+from nemesis.processors.fold import LATE_NS
 from nemesis.schemas.done import AttemptCompleted, MembershipReported
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.sim.agent import Done, read_journal
@@ -22,14 +22,7 @@ from nemesis.sim.scenario import Scenario
 from nemesis.sim.symptoms import Fault
 from tests.planned import planned
 
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(
-        "NEMESIS_FAULT_REPEATS" not in os.environ,
-        reason="does not end now and then, cause unknown: only `make campaign` runs it",
-    ),
-]
+pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
 SECOND = 1_000_000_000
 LIMIT_S = 120.0
 
@@ -41,9 +34,16 @@ def cluster(on_log_loss: Literal["wait", "shrink"]) -> Cluster:
 
 
 def lose_the_log(
-    state: Path, monkeypatch: pytest.MonkeyPatch, on_log_loss: Literal["wait", "shrink"]
+    state: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    on_log_loss: Literal["wait", "shrink"],
+    *,
+    away_ns: int = 0,
 ) -> tuple[Outcome, list[Done]]:
-    """The server is away from before the fault until the agents did what they may do alone."""
+    """The server is away from before the fault until the agents did what they may do alone.
+
+    `away_ns`: and for so long after that, in simulated time.
+    """
     monkeypatch.setenv("NEMESIS_STATE_DIR", str(state))
     options = Options(
         cluster=cluster(on_log_loss),
@@ -60,6 +60,8 @@ def lose_the_log(
                 await until(lambda: cell.stage.connected_count == 0)
                 cell.stage.simulation.inject(gpu_off_the_bus(options, cell))
                 await until(lambda: have_acted(cell, on_log_loss))
+                back_ns = cell.clock.now_ns() + away_ns
+                await until(lambda: cell.clock.now_ns() >= back_ns)
                 await cell.server.restart()
                 await until(lambda: is_over(cell, on_log_loss))
                 await asyncio.sleep(cell.clock.wall_s(15 * SECOND))  # whatever else may come
@@ -136,7 +138,8 @@ def test_agents_that_were_told_to_shrink_do_so_once_and_nobody_does_it_again(
 def test_agents_that_were_told_to_wait_are_recovered_when_the_log_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcome, journal = lose_the_log(tmp_path, monkeypatch, "wait")
+    # by then everything that was seen meanwhile is late
+    outcome, journal = lose_the_log(tmp_path, monkeypatch, "wait", away_ns=LATE_NS)
     joined = Counter((done.epoch, done.rank) for done in journal if done.doing == "join")
     assert len(joined) == 111, story(outcome)
     assert set(joined.values()) == {1}

@@ -27,6 +27,7 @@ from nemesis.schemas.operated import ProcessorActivated
 from nemesis.sim.load import LoadMeasured, publish_load
 from nemesis.streams import ticker
 from nemesis.streams.copy import run_copy
+from nemesis.streams.credentials import seed_path
 from nemesis.streams.log import Log, connect
 from nemesis.streams.provision import Limits
 from nemesis.streams.server import Server
@@ -217,7 +218,7 @@ async def copy(name: str, url: str, folder: str) -> None:
     credentials = Path(folder) / "cell" / "credentials"
 
     async def sign_in(role: str) -> Log:
-        return await connect(url, name=role, seed_path=credentials / f"{role.replace('/', '-')}.nk")
+        return await connect(url, name=role, seed_path=seed_path(credentials, role))
 
     await run_copy([name], CATALOGUE, connect=sign_in, folder=Path(folder))
 

@@ -76,7 +76,7 @@ class FailurePredicted(Inference, kw_only=True, frozen=True):
     band: RiskBand
     """clear: taken back; record: for the record; watch: prepare a spare; act: leave it."""
     probability_ppm: Ppm = 0
-    """Of failing within horizon_ns."""
+    """Of failing within horizon_ns; both are 0 where nobody has published a figure."""
     horizon_ns: Ns = 0
     rule: str = ""
     """The rule or model that says so."""

@@ -185,6 +185,28 @@ def test_steps_with_fewer_ranks_are_degraded_by_the_share_that_is_missing() -> N
     assert seconds(final.parts)["degraded"] == 10
 
 
+def test_a_cost_that_still_grows_is_told_again_by_the_hour() -> None:
+    run = shrunk()
+    run.closed()
+    run.train(12, 3700)
+    assert [cost.final for cost in run.costs] == [False, False]
+    assert run.costs[1].lost_ns > 800 * SECOND_NS
+
+
+def test_a_job_that_recovers_before_its_first_step_resumes_too() -> None:
+    run = Run()
+    run.sampled(0)
+    run.wait(5)
+    run.verdict()
+    run.decided()
+    run.wait(5)
+    run.completed(0)
+    run.train(1, 2)
+    (resumed,) = run.resumptions
+    assert (resumed.step, resumed.decision, resumed.lost_ns) == (1, "llama/2", 0)
+    assert run.end().parts.start_ns == 11 * SECOND_NS
+
+
 def test_steps_that_are_done_twice_are_redone_and_charged_to_their_incident() -> None:
     run = Run()
     run.sampled(0)

@@ -58,6 +58,8 @@ class Account(msgspec.Struct, kw_only=True):
     """Up to here all time is accounted for."""
     told_ns: int
     """Log time of the last goodput_accounted."""
+    costs_told_ns: int
+    """Log time at which costs that still grow were last told."""
     world_full: int
     world: int
     parts: dict[Part, int]
@@ -130,8 +132,7 @@ class Account(msgspec.Struct, kw_only=True):
         self.cut(at_ns)
         count = step - self.step
         if self.step < 0 or not self.started:
-            self._start(step)
-            return None
+            return self._start(step)
         elapsed_ns = sum(stretch.ns for stretch in self.stretches)
         if self.usual_ns and count > PLAUSIBLE * (1 + elapsed_ns // self.usual_ns):
             return None
@@ -171,15 +172,16 @@ class Account(msgspec.Struct, kw_only=True):
             for part, ns in cost.parts.items():
                 into.parts[part] = into.parts.get(part, 0) + ns
 
-    def _start(self, step: int) -> None:
+    def _start(self, step: int) -> int | None:
         """The first row shows where the job begins, the first rise that it has begun."""
-        if self.step >= 0:
-            self.started = True
-            for stretch in self.stretches:
-                self.parts["start"] += stretch.ns
-            self.stretches = []
-            self.phase, self.incident, self.regrouped = "stalled", "", False
+        begins = self.step >= 0
         self.step, self.step_max = step, max(step, self.step_max)
+        if not begins:
+            return None
+        resumed, self.regrouped, self.started = self.regrouped, False, True
+        self.parts["start"] += sum(stretch.ns for stretch in self.stretches)
+        self.stretches, self.phase, self.incident = [], "stalled", ""
+        return 0 if resumed else None
 
     def _work_ns(self, elapsed_ns: int, count: int, period_ns: int, resumed: bool) -> int:
         """How much of the time since the last step was work on these steps."""

@@ -3,9 +3,9 @@
 Why: goodput is the only number that a training run is paid for, and an incident that nobody can
 price is not worked on. How: each job has one account (account.py) that is cut at the facts below,
 in log time; the parts of a job sum to the time since its submission exactly. Accounts are told once
-a minute and when an incident closes, costs when the incident closes and again when nothing more can
-follow from it. Not here: whether a job is slow (attribution) and whether an incident is over
-(incident).
+a minute and when an incident closes, costs when the incident closes, by the hour while they grow,
+and when nothing more can follow from it. Not here: whether a job is slow (attribution), whether an
+incident is over (incident).
 
 - start: from job_submitted to the first step seen to be finished.
 - productive: from a step to the next, as far as it is not one of the following.
@@ -54,6 +54,7 @@ from nemesis.schemas.operated import DecisionApproved, DecisionVetoed, JobEnded,
 from nemesis.schemas.rank_ranges import RANKS_MAX
 
 TELL_NS: Final = 60 * SECOND_NS
+TELL_COSTS_NS: Final = 3600 * SECOND_NS  # a job that goes on with fewer ranks pays for days
 NAMES_MAX: Final = 1024  # names that were grouped with another; older ones closed long ago
 DECISIONS_MAX: Final = 256
 SLOWING: Final = ("straggler.gpu", "straggler.host", "straggler.network", "gpu.thermal")
@@ -156,7 +157,7 @@ class Goodput:
         for account in self._state.accounts.values():
             if fact.log_time_ns - account.told_ns >= TELL_NS:
                 said.append(_accounted(account, fact))
-                said += _final_costs(account, fact)
+                said += _grown_costs(account, fact)
 
     def _on_submitted(self, fact: Fact, data: JobSubmitted, said: Said) -> None:
         self._end(fact, data.job, said)
@@ -169,6 +170,7 @@ class Goodput:
             since_ns=now_ns,
             mark_ns=now_ns,
             told_ns=now_ns,
+            costs_told_ns=now_ns,
             world_full=world,
             world=world,
             parts=dict.fromkeys(PARTS, 0),
@@ -307,9 +309,17 @@ def _accounted(account: Account, fact: Fact, *, ended: bool = False) -> Conclusi
     return _of_job(account, data, fact)
 
 
-def _final_costs(account: Account, fact: Fact) -> Said:
-    over = [name for name, cost in account.costs.items() if cost.closed and account.is_final(name)]
-    return [_costed(account, name, fact, final=True) for name in over]
+def _grown_costs(account: Account, fact: Fact) -> Said:
+    """Costs of closed incidents: the last word where nothing more follows, the rest by the hour."""
+    due = fact.log_time_ns - account.costs_told_ns >= TELL_COSTS_NS
+    if due:
+        account.costs_told_ns = fact.log_time_ns
+    said: Said = []
+    for name in [name for name, cost in account.costs.items() if cost.closed]:
+        final = account.is_final(name)
+        if final or due:
+            said.append(_costed(account, name, fact, final=final))
+    return said
 
 
 def _costed(account: Account, incident: str, fact: Fact, *, final: bool) -> Conclusion:

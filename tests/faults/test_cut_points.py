@@ -9,7 +9,7 @@ from nemesis.processors.fold import Fold, Input
 from nemesis.schemas.facts import Record
 from tests.faults.memory_log import Faults, MemoryLog
 from tests.faults.processors import CATALOGUE
-from tests.faults.test_simulated import Copy, begin, in_turn, play
+from tests.faults.test_simulated import CPU_S_MAX, Copy, begin, in_turn, play
 from tests.faults.virtual_time import run
 
 CUTS = 200
@@ -28,7 +28,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
         copies = [Copy(log, Faults(2), folder, *made) for _ in range(2)]
         await play(log, copies, in_turn(2, 400), dice=random.Random(2))
 
-    run(main())
+    run(main(), cpu_s_max=CPU_S_MAX)
     return [each for each in log.records if not each.subject.startswith("nemesis.cursor.")]
 
 

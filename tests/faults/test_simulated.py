@@ -27,6 +27,7 @@ from tests.faults.processors import CATALOGUE, Counting
 from tests.faults.virtual_time import run
 
 Made = Callable[[], Processor]
+CPU_S_MAX = 60.0
 SEEDS = int(os.environ.get("NEMESIS_FAULT_SEEDS", "18"))
 
 
@@ -159,7 +160,7 @@ def test_copies_killed_at_any_await_and_answers_lost_change_nothing(
         settled(log, copies)
         assert (faults.injected_count > 0) == (seed % 3 > 0)
 
-    run(main())
+    run(main(), cpu_s_max=CPU_S_MAX)
 
 
 @pytest.mark.parametrize("seed", [*range((SEEDS + 1) // 2), 5009])  # a break in a handover
@@ -186,7 +187,7 @@ def test_floods_crashes_upgrades_full_and_older_stores_change_nothing(
         said = [payload for _, _, payload in recorded(log.records, "counting")]
         assert any(b"by version 2" in payload for payload in said)
 
-    run(main())
+    run(main(), cpu_s_max=CPU_S_MAX)
 
 
 @pytest.mark.parametrize("seed", range((SEEDS + 1) // 2))
@@ -211,7 +212,7 @@ def test_a_store_that_ends_inside_a_batch_is_built_upon_and_says_each_thing_once
         settled(log, copies)
         assert log.torn_count >= 3
 
-    run(main())
+    run(main(), cpu_s_max=CPU_S_MAX)
 
 
 def inside(log: MemoryLog, seq: int) -> bool:
@@ -236,7 +237,7 @@ def test_an_input_without_conclusions_is_answered_when_nothing_else_happens(tmp_
         assert log.last_seq == written, "a log at rest grows"
         living.cancel()
 
-    run(main())
+    run(main(), cpu_s_max=CPU_S_MAX)
 
 
 def test_a_copy_can_be_stopped_while_the_log_is_away(tmp_path: Path) -> None:
@@ -250,7 +251,7 @@ def test_a_copy_can_be_stopped_while_the_log_is_away(tmp_path: Path) -> None:
         await asyncio.sleep(10)
         assert living.done()
 
-    run(main())
+    run(main(), cpu_s_max=CPU_S_MAX)
 
 
 def test_a_ticker_that_had_run_ahead_is_told_with_how_far(
@@ -268,7 +269,7 @@ def test_a_ticker_that_had_run_ahead_is_told_with_how_far(
         await asyncio.sleep(2)
         living.cancel()
 
-    run(main())
+    run(main(), cpu_s_max=CPU_S_MAX)
     alarms = [each.getMessage() for each in caplog.records if "clock" in each.getMessage()]
     assert alarms[1:] == ["the clock ticks again"]
     assert re.match(r"the clock stands still: ticks come 4\d s behind log time", alarms[0])
@@ -290,7 +291,7 @@ def test_what_the_log_refuses_for_good_is_replaced_by_a_fact_and_the_rest_goes_o
         assert len(said) == 12
         assert started(log.records, "processor_diverged") == []
 
-    run(main())
+    run(main(), cpu_s_max=CPU_S_MAX)
 
 
 def test_inputs_that_expired_unread_are_told_once(tmp_path: Path) -> None:
@@ -311,7 +312,7 @@ def test_inputs_that_expired_unread_are_told_once(tmp_path: Path) -> None:
         assert [(each.from_seq, each.to_seq) for each in lost] == [(first + 5, first + 24)]
         assert len(recorded(log.records, "counting")) == 2
 
-    run(main())
+    run(main(), cpu_s_max=CPU_S_MAX)
 
 
 @pytest.mark.parametrize("grown", [0, 200])
@@ -335,7 +336,7 @@ def test_an_older_store_is_noticed_also_when_it_has_outgrown_what_was_read(
         assert len(recorded(log.records, "echoing")) > 10 + grown // 3
         living.cancel()
 
-    run(main())
+    run(main(), cpu_s_max=CPU_S_MAX)
 
 
 def test_two_copies_that_disagree_are_told(tmp_path: Path) -> None:
@@ -358,7 +359,7 @@ def test_two_copies_that_disagree_are_told(tmp_path: Path) -> None:
         assert len(told) == 10
         assert {each.mine_sha256 == each.theirs_sha256 for each in told} == {False}
 
-    run(main())
+    run(main(), cpu_s_max=CPU_S_MAX)
 
 
 def test_processors_in_one_process_or_in_two_say_the_same(tmp_path: Path) -> None:
@@ -378,7 +379,7 @@ def test_processors_in_one_process_or_in_two_say_the_same(tmp_path: Path) -> Non
             await play(log, copies, in_turn(1, 200), dice=random.Random(1))
             settled(log, copies)
 
-        run(main())
+        run(main(), cpu_s_max=CPU_S_MAX)
         said.append(
             [
                 msgspec.json.decode(p)["data"]["text"]

@@ -2,9 +2,12 @@
 
 import asyncio
 import selectors
+import signal
 from collections.abc import Coroutine, Mapping
+from types import FrameType
 from typing import Any, Final
 
+CPU_S_MAX: Final = 5.0  # the busiest exact test of today takes a quarter of a second
 LASTS_S_MAX: Final = 3_600  # the longest story of today takes ten minutes
 TURNS_MAX: Final = 10_000  # of the loop at one instant; the busiest story of today takes 500
 
@@ -53,7 +56,17 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._clock.now_s
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end under a clock of its own."""
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(main)
+def run(main: Coroutine[Any, Any, None], *, cpu_s_max: float = CPU_S_MAX) -> None:
+    """Run to the end under a clock of its own; raises in what does not end."""
+    before = signal.signal(signal.SIGVTALRM, _never_ends)
+    signal.setitimer(signal.ITIMER_VIRTUAL, cpu_s_max, 1.0)
+    try:
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            runner.run(main)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _never_ends(number: int, frame: FrameType | None) -> None:
+    raise RuntimeError("this does not end: it turns in a circle and waits for nothing")

@@ -76,11 +76,10 @@ class Committer:
 
     def stepped(self, *, added: bool) -> None:
         """The outbox was told of a step."""
-        outbox = self.outbox
         if added and self._waiting_since is None:
             self._waiting_since = asyncio.get_running_loop().time()
             self._news.set()
-        elif self._asleep or (added and outbox.urgent) or self._idle_inputs() >= IDLE_INPUTS:
+        elif self._asleep or self.outbox.urgent or self._behind_count >= IDLE_INPUTS:
             self._news.set()
 
     def moved(self, *, mine: bool) -> None:
@@ -122,10 +121,10 @@ class Committer:
             except TimeoutError:
                 continue
 
-    def _idle_inputs(self) -> int:
-        """How many inputs without a conclusion the position lies behind."""
-        outbox = self.outbox
-        return 0 if len(outbox) else outbox.stepped_seq - outbox.position.in_seq
+    @property
+    def _behind_count(self) -> int:
+        """How many inputs the position lies behind."""
+        return self.outbox.stepped_seq - self.outbox.position.in_seq
 
     def _due_at(self) -> float | None:
         outbox = self.outbox
@@ -137,10 +136,10 @@ class Committer:
             budget = self._recent[0] + 1 if len(self._recent) == COMMITS_PER_SECOND_MAX else 0.0
             paced = budget if outbox.urgent else max(budget, last + COMMIT_PERIOD_S)
             return max(paced, self._waiting_since + hold_s)
-        behind = self._idle_inputs()
-        if behind <= 0 or not outbox.position.exists:
+        behind_count = self._behind_count
+        if behind_count <= 0 or not outbox.position.exists:
             return None
-        period_s = 0.0 if behind >= IDLE_INPUTS else IDLE_PERIOD_S
+        period_s = 0.0 if behind_count >= IDLE_INPUTS else IDLE_PERIOD_S
         return max(last + COMMIT_PERIOD_S, self._position_at + period_s + hold_s)
 
     async def _write(self) -> None:

@@ -84,7 +84,7 @@ async def read_survivors(log: Reading, name: str, position: Position) -> Survivo
     """
     input_seq, count = position.in_seq + 1, position.written
     skips: dict[int, str] = {}
-    found_seq = 0
+    found = Survivors()
     source = f"/processors/{name}"
     prefix = f'{{"specversion":"1.0","id":"{name}/'.encode()
     last_seq = (await log.bounds()).last_seq
@@ -92,17 +92,17 @@ async def read_survivors(log: Reading, name: str, position: Position) -> Survivo
         if not record.payload.startswith(prefix):
             continue
         event = _decoded(record)
-        match = _ID.match(event.id[len(name) + 1 :]) if event is not None else None
-        if event is None or match is None or event.source != source:
+        if event is None or event.source != source:
             continue
-        found_seq = record.seq
+        match = _ID.match(event.id[len(name) + 1 :])
+        if match is None:
+            continue  # what a runner says of itself
         seq = int(match[1])
         input_seq, count = seq, count + 1 if seq == input_seq else 1
         if record.subject.startswith(_SKIPPED):
             skips[seq] = _skips.decode(event.data).error
-    if not found_seq:
-        return Survivors()
-    return Survivors(input_seq=input_seq, count=count, seq=found_seq, skips=skips)
+        found = Survivors(input_seq=seq, count=count, seq=record.seq, skips=skips)
+    return found
 
 
 def _decoded(record: Record) -> Event | None:

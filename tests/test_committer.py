@@ -85,7 +85,6 @@ class Copy:
             observe=self.seen.append,
             undeliverable=self._stand_in,
         )
-        self.committer.standby = False
         self.doubt: tuple[int, Exception] | None = None
         """The log proves to be another one after so many reads."""
 
@@ -118,7 +117,11 @@ def said(seq: int, k: int = 0, *, urgent: bool = False, payload: bytes = b"{}") 
 
 
 def play(
-    story: Callable[[Copy], Awaitable[None]], *, begun: bool = True, runs: bool = True
+    story: Callable[[Copy], Awaitable[None]],
+    *,
+    begun: bool = True,
+    runs: bool = True,
+    standby: bool = False,
 ) -> None:
     """Run a story about a committer at work; `begun`: the log knows a position at input 0."""
 
@@ -130,6 +133,8 @@ def play(
             log.append(Message(subject=CURSOR, payload=encode(began)))
             position = Position(cursor_seq=1, version=1)
         copy = Copy(log, position)
+        assert (copy.committer.standby, copy.committer.full) == (True, False)
+        copy.committer.standby = standby
         work = asyncio.ensure_future(copy.committer.run()) if runs else None
         await asyncio.sleep(0)
         await story(copy)
@@ -184,6 +189,19 @@ def test_not_even_urgent_ones_are_written_more_than_twenty_times_a_second() -> N
         assert copy.times[:20] == [round(at / 100, 3) for at in range(COMMITS_PER_SECOND_MAX)]
         assert copy.times[20:] == [1.0]
         assert sum(copy.sizes) == 40 + 21
+
+    play(story)
+
+
+def test_the_twenty_of_a_second_are_counted_at_every_moment() -> None:
+    async def story(copy: Copy) -> None:
+        for seq in range(1, 22):
+            copy.step(seq, urgent=True)
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.795)
+        copy.step(22, urgent=True)
+        await asyncio.sleep(1)
+        assert copy.times[20:] == [1.0, 1.01]
 
     play(story)
 
@@ -260,7 +278,6 @@ def test_a_processor_without_a_position_writes_none_before_its_first_conclusion(
 
 def test_a_standby_copy_holds_back_and_writes_what_the_other_one_did_not() -> None:
     async def story(copy: Copy) -> None:
-        copy.committer.standby = True
         copy.step(1)
         await asyncio.sleep(STANDBY_HOLD_S - 0.01)
         assert copy.times == []
@@ -270,6 +287,30 @@ def test_a_standby_copy_holds_back_and_writes_what_the_other_one_did_not() -> No
         copy.step(2)
         await asyncio.sleep(0.06)
         assert copy.times[1:] == [STANDBY_HOLD_S + COMMIT_PERIOD_S]
+
+    play(story, standby=True)
+
+
+def test_a_standby_copy_holds_back_for_what_waits_longest() -> None:
+    async def story(copy: Copy) -> None:
+        copy.step(1, 0)
+        await asyncio.sleep(0.2)
+        copy.step(2)
+        await asyncio.sleep(0.1)
+        copy.step(3)
+        await asyncio.sleep(1)
+        assert (copy.times, copy.sizes) == ([round(0.2 + STANDBY_HOLD_S, 3)], [3])
+
+    play(story, standby=True)
+
+
+def test_what_is_concluded_after_another_copy_wrote_is_held_back_for_as_long() -> None:
+    async def story(copy: Copy) -> None:
+        copy.committer.moved(mine=False)
+        await asyncio.sleep(0.2)
+        copy.step(1)
+        await asyncio.sleep(1)
+        assert copy.times == [round(0.2 + STANDBY_HOLD_S, 3)]
 
     play(story)
 
@@ -549,6 +590,23 @@ def test_a_batch_that_passed_by_before_its_answer_makes_nobody_standby() -> None
         await copy.committer.flush()
         assert not copy.committer.standby
         assert copy.committer.commits_count == 1
+
+    play(story, runs=False)
+
+
+def test_a_copy_stays_in_charge_if_its_batch_passed_by_and_the_answer_was_lost() -> None:
+    async def story(copy: Copy) -> None:
+        copy.step(1)
+
+        def passes_by() -> None:
+            copy.outbox.observe(in_log(copy))
+            copy.committer.moved(mine=False)
+            raise LogUnavailableError("the answer is lost")
+
+        copy.desk.stored = passes_by
+        await copy.committer.flush()
+        assert copy.committer.commits_count == 0
+        assert not copy.committer.standby
 
     play(story, runs=False)
 

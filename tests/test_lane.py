@@ -293,8 +293,8 @@ def test_another_version_in_the_log_makes_it_wait(tmp_path: Path) -> None:
     async def story(it: Story) -> None:
         it.write(*active(), cursor(2, version=2))
         lane = it.made()
-        assert not await lane.open()
-        assert (lane.stage, lane.position.version) == ("waiting", 2)
+        assert await lane.open() is False
+        assert (lane.stage, lane.position.version, lane.problem) == ("waiting", 2, "")
 
     play(tmp_path, story)
 
@@ -353,7 +353,7 @@ def test_an_older_version_that_cannot_read_the_newer_state_says_so_once_and_wait
         await lane.committer.flush()
         older = it.made(Older())
         for _ in range(3):
-            assert not await older.open()
+            assert await older.open() is False
             assert (older.stage, stage(lane)) == ("waiting", "waiting")
         assert older.problem == (
             "counting@1 cannot read the state that version 2 left at input"
@@ -485,6 +485,20 @@ def test_what_the_log_refuses_is_stood_in_for_under_its_own_name(tmp_path: Path)
         _, said = decode_conclusion("conclusion_undeliverable", instead.payload)
         assert said.error == "too large"
         assert msgspec.json.decode(instead.payload)["id"] == refused.id
+
+    play(tmp_path, story)
+
+
+def test_what_the_log_refuses_is_replaced_as_it_is_written(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        lane = await answering(it)
+        it.log.refuses = lambda message: b"count " in message.payload
+        (item,) = it.write(traffic.line(1, "ok"))
+        lane.feed(item)
+        await lane.committer.flush()
+        said = [each.subject.split(".")[2] for each in it.log.records[-2:-1]]
+        assert said == ["conclusion_undeliverable"]
+        assert lane.position.in_seq == item.record.seq
 
     play(tmp_path, story)
 

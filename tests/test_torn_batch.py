@@ -161,6 +161,12 @@ def test_a_log_is_asked_what_it_holds_only_after_the_connection_broke(tmp_path: 
         asked = it.asked
         await lane.verified()
         assert it.asked == asked
+        fresh = await it.begun()
+        asked = it.asked
+        await fresh.verified()
+        assert it.asked == asked
+        await lane.verified()
+        assert it.asked == asked
         it.breaks()
         await lane.verified()
         assert it.asked > asked
@@ -195,6 +201,21 @@ def test_what_survived_of_a_batch_is_found_when_the_connection_is_back(tmp_path:
         assert len(outbox) == 0
         await lane.committer.flush()
         assert position_of(it.log.last(CURSOR)).in_seq == in_seq
+
+    play(tmp_path, story)
+
+
+def test_a_copy_that_opens_goes_on_behind_what_survived(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        lane = await it.answering()
+        seq = it.survives(lane)
+        fresh = await it.begun()
+        outbox = fresh.committer.outbox
+        assert outbox.survivors == Survivors(input_seq=lane.read_seq, count=1, seq=seq)
+        assert outbox.held
+        for record in list(it.log.records):
+            fresh.feed(Input(record))
+        assert (len(outbox), outbox.held) == (0, False)
 
     play(tmp_path, story)
 
@@ -408,6 +429,49 @@ def test_only_conclusions_of_the_processor_itself_count_as_survivors(tmp_path: P
             counts[1][0],
         ]
         assert [count for _, count in counts] == [1, 1, 2, 3, 4]
+
+    play(tmp_path, story)
+
+
+def test_what_is_no_conclusion_of_the_processor_is_passed_over(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        lane = await it.answering()
+        mine = lane.committer.outbox.first()
+        assert mine is not None
+        others = {
+            "of its runner": (
+                mine.subject,
+                mine.payload.replace(mine.id.encode(), b"counting/runner/1/1"),
+            ),
+            "of somebody else": (
+                mine.subject,
+                mine.payload.replace(b"/processors/counting", b"/operator"),
+            ),
+            "cut off": (mine.subject, mine.payload[:-9]),
+            "not text": (mine.subject, mine.payload.replace(b"/processors/", b"/\xff/")),
+            "of a node": ("nemesis.telemetry.n001.kernel", mine.payload),
+        }
+        for subject, payload in others.values():
+            assert payload != mine.payload or subject != mine.subject
+            it.log.append(Message(subject=subject, payload=payload))
+        assert await read_survivors(it.client, NAME, lane.position) == Survivors()
+        seq = it.survives(lane)
+        found = await read_survivors(it.client, NAME, lane.position)
+        assert found == Survivors(input_seq=lane.read_seq, count=1, seq=seq)
+
+    play(tmp_path, story)
+
+
+def test_what_survives_of_an_input_is_counted_on_from_its_position(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        lane = await it.answering()
+        seq = lane.read_seq
+        part = ProcessorAdvanced(in_seq=seq - 1, log_time_ns=0, version=1, written=3)
+        it.log.append(Message(subject=CURSOR, payload=encode(part)))
+        position = position_of(it.log.records[-1])
+        last_seq = it.survives(lane)
+        found = await read_survivors(it.client, NAME, position)
+        assert found == Survivors(input_seq=seq, count=4, seq=last_seq)
 
     play(tmp_path, story)
 

@@ -23,6 +23,9 @@ give clock 10003 ticker keeper
 give intake 10004 processor-intake
 give attribution 10005 processor-attribution
 give healer 10006 processor-healer
+give ecc-rules 10014 processor-ecc_5frules
+give incident 10015 processor-incident
+give goodput 10016 processor-goodput
 give job-actor 10007 actor-job
 give archivist 10011 archivist
 give operator 10008 operator reader

@@ -1,0 +1,30 @@
+"""The services of `docker-compose.yml` are the parts of this release, each somebody else."""
+
+import re
+
+from nemesis.processors.catalogue import CATALOGUE
+from nemesis.schemas.tokens import token_of
+from tests.conftest import ROOT
+
+COMPOSE = (ROOT / "docker-compose.yml").read_text()
+SEEDS = (ROOT / "deploy" / "seeds.sh").read_text()
+
+
+def test_every_processor_is_a_service_with_its_own_seed_and_no_other() -> None:
+    services = dict(
+        re.findall(
+            r"^  ([a-z-]+):\n(?:    .*\n)*?    command: \[run, --once, (\w+)\]", COMPOSE, re.M
+        )
+    )
+    assert sorted(services.values()) == sorted(CATALOGUE)
+    for service, processor in services.items():
+        given = re.findall(rf"^give {service} \d+ (.*)$", SEEDS, re.M)
+        assert given == [f"processor-{token_of(processor)}"]
+
+
+def test_every_service_runs_as_a_user_of_its_own() -> None:
+    users = re.findall(r'^    user: "(\d+):\1"$', COMPOSE, re.M)
+    assert len(users) == len(set(users))
+    folders = re.findall(r"^give [a-z-]+ (\d+)", SEEDS, re.M)
+    assert len(folders) == len(set(folders))
+    assert set(users) - {"0"} <= set(folders)

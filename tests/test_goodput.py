@@ -317,6 +317,32 @@ def test_agents_that_regroup_alone_are_a_recovery_too() -> None:
     assert (parts["detection"], parts["recovery"]) == (20, 5)
 
 
+def test_a_step_that_is_seen_only_after_the_hold_was_done_before_it() -> None:
+    run = Run()
+    run.sampled(0)
+    run.train(1, 10)
+    run.log.tick(1)
+    run.held()
+    run.wait(2)
+    run.sampled(11)
+    run.decided()
+    run.wait(4)
+    run.completed(11)
+    run.train(12, 12)
+    parts = seconds(run.end().parts)
+    assert parts == {"start": 1, "productive": 10, "decision": 2, "recovery": 5}
+
+
+def test_a_hold_that_did_not_come_about_holds_up_no_account() -> None:
+    run = Run()
+    run.sampled(0)
+    run.train(1, 10)
+    run.held()
+    run.train(11, 60)
+    parts = seconds(run.end().parts)
+    assert parts["productive"] >= 57
+
+
 def test_an_attempt_that_fails_goes_back_to_deciding() -> None:
     run = Run()
     run.sampled(0)

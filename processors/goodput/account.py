@@ -84,6 +84,8 @@ class Account(msgspec.Struct, kw_only=True):
     """The incident that makes steps longer than usual."""
     as_usual_count: int = 0
     """Steps since then that were not, in a row."""
+    held: bool = False
+    """Its ranks are held at their last common step."""
     regrouped: bool = False
     """A new membership is in force and no step of it was seen."""
     regrouped_by: str = ""
@@ -113,6 +115,7 @@ class Account(msgspec.Struct, kw_only=True):
     def calm(self, at_ns: int) -> None:
         """Nothing is wrong from here on, as far as is known."""
         self.cut(at_ns)
+        self.held = False
         self.phase, self.incident = "stalled", ""
 
     def regroup(self, at_ns: int, world: int, step: int, decision: str) -> None:
@@ -136,15 +139,29 @@ class Account(msgspec.Struct, kw_only=True):
         elapsed_ns = sum(stretch.ns for stretch in self.stretches)
         if self.usual_ns and count > PLAUSIBLE * (1 + elapsed_ns // self.usual_ns):
             return None
-        resumed, self.regrouped = self.regrouped, False
+        if self.held and not self.regrouped:
+            self._finish_before_hold(step, count)
+            return None
+        resumed, self.regrouped, self.held = self.regrouped, False, False
         work_ns = self._work_ns(elapsed_ns, count - resumed, period_ns, resumed)
         lost_ns = self._charge_lost(elapsed_ns - work_ns)
         self._charge_work(work_ns, count)
         self.step, self.step_max = step, max(step, self.step_max)
-        self._learn(step_ns or elapsed_ns // count)
+        if not resumed:  # the first step includes the start
+            self._learn(step_ns or elapsed_ns // count)
         if resumed or (lost_ns and not self.slowed_by):
             self.phase, self.incident = "stalled", ""
         return lost_ns if resumed else None
+
+    def _finish_before_hold(self, step: int, count: int) -> None:
+        """Held ranks finish nothing: what is seen now was done before, all since is lost."""
+        self.held = False  # a second one means that the hold did not come about
+        work_ns = 0
+        if self.stretches:
+            work_ns = min(self.stretches[0].ns, self.usual_ns * count)
+            self.stretches[0].ns -= work_ns
+        self._charge_work(work_ns, count)
+        self.step, self.step_max = step, max(step, self.step_max)
 
     def told(self, now_ns: int) -> TimeParts:
         """The parts up to now."""
@@ -187,7 +204,8 @@ class Account(msgspec.Struct, kw_only=True):
         """How much of the time since the last step was work on these steps."""
         owed_ns = self.usual_ns * count + self.carry_ns
         if not resumed and not self.slowed_by:
-            slack_ns = period_ns + 2 * SECOND_NS + owed_ns // 2
+            trouble = any(stretch.incident for stretch in self.stretches)
+            slack_ns = period_ns + (owed_ns // 10 if trouble else 2 * SECOND_NS + owed_ns // 2)
             if not self.usual_ns or elapsed_ns <= owed_ns + slack_ns:
                 self.carry_ns = 0
                 return elapsed_ns

@@ -205,7 +205,10 @@ class Goodput:
 
     def _on_hold(self, fact: Fact, held: QuiesceDecided, _: Said) -> None:
         account = self._state.accounts.get(held.job)
-        if account is not None and account.phase == "stalled":
+        if account is None:
+            return
+        account.held = account.held or held.mode == "act"
+        if account.phase == "stalled":
             account.turn(fact.log_time_ns, "decision", self._named(incident_named(held)))
 
     def _on_recovery(self, fact: Fact, decided: RecoveryDecided, _: Said) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from nemesis.processors.catalogue import CATALOGUE
+from nemesis.schemas.decided import Mode
 from nemesis.schemas.facts import encode_observation
 from nemesis.sim.clock import SimClock
 from nemesis.sim.cluster import Cluster
@@ -53,6 +54,8 @@ class Options(msgspec.Struct, kw_only=True, frozen=True):
     follow: bool = False
     """After the score, go on until interrupted."""
     cell: str = CELL
+    mode: Mode = "act"
+    """Of the policy."""
 
 
 class RunningCell(msgspec.Struct, kw_only=True, frozen=True):
@@ -102,7 +105,7 @@ async def running_cell(
         ready_s = time.monotonic() - began_s
         clock = SimClock(speed=options.speed)
         await enter(crew.clockwork(server, clock.now_ns, lambda alarm: None, speed=clock.speed))
-        show = Show(options.cluster, clock.start_ns)
+        show = Show(options.cluster, clock.start_ns, cell=options.cell)
         watcher = Watcher(show, clock, emit, on_look)
         stage = _stage(options, clock, server, ledger, watcher)
         await enter(crew.background(stage.run(), watcher.follow(reader)))
@@ -129,7 +132,7 @@ async def _set_up(options: Options, server: Server) -> None:
         tick = ticker.tick_of(now_ns)
         await log.publish(ticker.TICK_SUBJECT, encode_observation(tick))
     async with await server.connect("operator") as log:
-        await set_up(log, options.cluster, CATALOGUE, now_ns)
+        await set_up(log, options.cluster, CATALOGUE, now_ns, options.mode)
 
 
 def _stage(

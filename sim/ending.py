@@ -20,11 +20,18 @@ PATIENCE_NS: Final = 90 * SECOND_NS  # simulated: a window of a minute, and what
 class Ending:
     """Watches one run for its end."""
 
-    def __init__(self, scenario: Scenario, faults: Sequence[Fault], *, speed: float = 1.0) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        faults: Sequence[Fault],
+        *,
+        speed: float = 1.0,
+        patience_ns: int = PATIENCE_NS,
+    ) -> None:
         """`speed`: patience is real time where simulated time passes faster than NEMESIS thinks."""
         self._scenario: Final = scenario
         self._last_ns: Final = max((each.over_ns for each in faults), default=0)
-        self._patience_ns: Final = round(PATIENCE_NS * max(1.0, speed))
+        self._patience_ns: Final = round(patience_ns * max(1.0, speed))
         self._passed_ns: int | None = None
         self._seen = (-1, -1)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from nemesis.schemas.decided import Mode
 from nemesis.schemas.facts import encode_conclusion
 from nemesis.schemas.operated import JobSubmitted, Operation, PolicyApplied, ProcessorActivated
 from nemesis.schemas.policy import Policy
@@ -18,10 +19,14 @@ BY: Final = "demo"
 REASON: Final = "a simulated cluster: nothing real can be hurt"
 
 
-def demo_policy() -> Policy:
+APPROVAL_NS: Final = 300_000_000_000  # who tries it reads first; on a real cluster it is longer
+
+
+def demo_policy(mode: Mode = "act") -> Policy:
     """Act, and shrink before anything that costs a process or a spare."""
     return Policy(
-        mode="act",
+        mode=mode,
+        approval_timeout_ns=APPROVAL_NS,
         playbooks={
             "gpu.off_bus": ("shrink", "swap_node", "restart_job"),
             "gpu.memory": ("shrink", "swap_node", "restart_job"),
@@ -47,21 +52,25 @@ def submission(cluster: Cluster, at_ns: int) -> JobSubmitted:
 
 
 async def set_up(
-    log: Log, cluster: Cluster, versions: Mapping[str, Iterable[int]], at_ns: int
+    log: Log,
+    cluster: Cluster,
+    versions: Mapping[str, Iterable[int]],
+    at_ns: int,
+    mode: Mode = "act",
 ) -> None:
     """Do all that a person would do.
 
     Raises:
         LogUnavailableError: the log did not answer.
     """
-    await publish(log, beginning(cluster, versions, at_ns), at_ns)
+    await publish(log, beginning(cluster, versions, at_ns, mode), at_ns)
 
 
 def beginning(
-    cluster: Cluster, versions: Mapping[str, Iterable[int]], at_ns: int
+    cluster: Cluster, versions: Mapping[str, Iterable[int]], at_ns: int, mode: Mode = "act"
 ) -> list[tuple[Operation, str]]:
     """Policy, then the newest version of each processor, then the job, each with its key."""
-    policy = msgspec.Raw(msgspec.json.encode(demo_policy()))
+    policy = msgspec.Raw(msgspec.json.encode(demo_policy(mode)))
     acts: list[tuple[Operation, str]] = [
         (PolicyApplied(at_ns=at_ns, by=BY, reason=REASON, policy=policy), "policy")
     ]

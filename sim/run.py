@@ -12,8 +12,9 @@ import msgspec
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.sim.cell import Options, RunningCell, running_cell
-from nemesis.sim.ending import judged
+from nemesis.sim.ending import PATIENCE_NS, judged
 from nemesis.sim.ledger import Truth
+from nemesis.sim.operator import APPROVAL_NS
 from nemesis.sim.score import Score
 from nemesis.sim.show import look_further
 from nemesis.sim.stage import read_ledger
@@ -43,8 +44,12 @@ async def run(options: Options, emit: Emit, on_look: Callable[[str], None]) -> O
     began_s = time.monotonic()
     async with running_cell(options, emit, on_look) as cell:
         duration_ns = round(options.duration_s * 1e9)
+        patience_ns = PATIENCE_NS + (APPROVAL_NS if options.mode == "approve" else 0)
         await cell.watcher.until_over(
-            cell.stage.simulation, options.scenario, duration_ns=duration_ns
+            cell.stage.simulation,
+            options.scenario,
+            duration_ns=duration_ns,
+            patience_ns=patience_ns,
         )
         outcome = await judge(options, cell, began_s)
         emit(cell.show.score(outcome.score))

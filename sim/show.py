@@ -11,7 +11,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
+from nemesis.schemas.decided import Mode, QuiesceDecided, RecoveryDecided, RecoveryWithheld
 from nemesis.schemas.done import (
     AttemptCompleted,
     AttemptFailed,
@@ -20,6 +20,7 @@ from nemesis.schemas.done import (
 )
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
+from nemesis.schemas.operated import DecisionApproved, DecisionVetoed
 from nemesis.schemas.printable import one_line
 from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.sim.cluster import Cluster
@@ -34,6 +35,7 @@ _STYLES: Final = {
     "VERDICT": "bold yellow",
     "PREDICTED": "bold yellow",
     "DECISION": "bold cyan",
+    "PERSON": "bold white",
     "SHRINK": "bold green",
     "RECOVERY": "bold green",
     "WITHHELD": "bold red",
@@ -87,8 +89,9 @@ class Line(msgspec.Struct, frozen=True):
 class Show:
     """Turns the happenings of one run into lines."""
 
-    def __init__(self, cluster: Cluster, start_ns: int) -> None:
+    def __init__(self, cluster: Cluster, start_ns: int, *, cell: str = "demo") -> None:
         self._cluster = cluster
+        self._cell = cell
         self._start_ns = start_ns
         self._world = cluster.world
         self._epochs = {0}
@@ -131,20 +134,22 @@ class Show:
             _under("ground truth; NEMESIS cannot see this line"),
         ]
 
-    def fact(self, fact: Fact, *, measured_ms: int | None = None) -> list[Line]:
+    def fact(  # noqa: C901 - a table, one line a case
+        self, fact: Fact, *, measured_ms: int | None = None
+    ) -> list[Line]:
         """A fact of the log; none where it is of no interest to a person watching.
 
         `measured_ms`: wall-clock time from the decision to this fact.
         """
         match fact.data:
+            case DecisionApproved() | DecisionVetoed():
+                return self._answer(fact.data, fact.at_ns)
             case FaultAttributed():
                 return self._verdict(fact.data, fact.at_ns)
             case FailurePredicted():
                 return self._prediction(fact.data, fact.at_ns)
             case QuiesceDecided():
-                dead = format_ranks(fact.data.dead_ranks)
-                text = f"hold {fact.data.job} in epoch {fact.data.epoch}, fence rank {dead}"
-                return [self._line("DECISION", fact.at_ns, text)]
+                return self._hold(fact.data, fact.at_ns)
             case RecoveryDecided():
                 return self._decision(fact.data, fact.at_ns)
             case RecoveryWithheld():
@@ -229,6 +234,17 @@ class Show:
         )
         return [self._line("PREDICTED", at_ns, text), _under(predicted.reason)]
 
+    def _hold(self, held: QuiesceDecided, at_ns: int) -> list[Line]:
+        text = f"hold {held.job} in epoch {held.epoch}, fence rank {format_ranks(held.dead_ranks)}"
+        if held.mode == "shadow":
+            text += " (recorded, not done)"
+        return [self._line("DECISION", at_ns, text)]
+
+    def _answer(self, answer: DecisionApproved | DecisionVetoed, at_ns: int) -> list[Line]:
+        word = "approved" if isinstance(answer, DecisionApproved) else "vetoed"
+        text = f"{answer.by} {word} {answer.decision}: {answer.reason}"
+        return [self._line("PERSON", at_ns, text)]
+
     def _decision(self, decided: RecoveryDecided, at_ns: int) -> list[Line]:
         again = any(_same_plan(decided, before) for before in self._actions.values())
         self._actions[decided.decision] = decided
@@ -241,6 +257,11 @@ class Show:
         lines = [self._line("DECISION", at_ns, f"{what} ({decided.mode})")]
         lines.append(_under(decided.reason))
         lines += [_under(f"not {refused}", "dim") for refused in decided.rungs_refused]
+        if decided.members and decided.mode == "approve":
+            lines.append(_under("nothing is done before a person says so, in another terminal:"))
+            for word in ("approve", "veto"):
+                command = f"nemesis {word} --cell {self._cell} {decided.decision} --reason ..."
+                lines.append(_under(command, "bold", indent=2))
         return lines
 
     def _completed(self, done: AttemptCompleted, at_ns: int, measured_ms: int | None) -> list[Line]:
@@ -312,7 +333,16 @@ def look_further(incidents: Iterable[str], *, cell: str, following: bool) -> lis
     return lines + [_under(each, "dim", indent=2) for each in commands]
 
 
-def opening(cluster: Cluster, scenario: Scenario, *, seed: int, speed: float) -> list[Text]:
+_POLICIES: Final[dict[Mode, str]] = {
+    "act": "policy: act, because this is a demo; on a real cluster it is shadow",
+    "approve": "policy: approve, so nothing is done to the job before a person says so",
+    "shadow": "policy: shadow, so what is decided is recorded and not done",
+}
+
+
+def opening(
+    cluster: Cluster, scenario: Scenario, *, seed: int, speed: float, mode: Mode = "act"
+) -> list[Text]:
     """What is about to happen."""
     gpus = len(cluster.node.gpus)
     spare_count = cluster.cluster.nodes - cluster.world // gpus
@@ -328,7 +358,7 @@ def opening(cluster: Cluster, scenario: Scenario, *, seed: int, speed: float) ->
             f"{speed:g}x; all telemetry is synthetic",
             "dim",
         ),
-        Text("policy: act, because this is a demo; on a real cluster it is shadow", "dim"),
+        Text(_POLICIES[mode], "dim"),
         Text("and shrink before a swap: no process starts anew, so the job goes on sooner", "dim"),
         Text(),
     ]

@@ -8,7 +8,7 @@ from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.done import AttemptCompleted
 from nemesis.schemas.facts import Fact, Record
 from nemesis.sim.clock import SimClock
-from nemesis.sim.ending import Ending
+from nemesis.sim.ending import PATIENCE_NS, Ending
 from nemesis.sim.events import fact_of
 from nemesis.sim.ledger import Truth
 from nemesis.sim.scenario import Scenario
@@ -64,13 +64,20 @@ class Watcher:
                 self._emit(self._show.fact(fact, measured_ms=self._measured_ms(fact, record)))
 
     async def until_over(
-        self, simulation: Simulation, scenario: Scenario, *, duration_ns: int = 0
+        self,
+        simulation: Simulation,
+        scenario: Scenario,
+        *,
+        duration_ns: int = 0,
+        patience_ns: int = PATIENCE_NS,
     ) -> None:
-        """Wait until everything is answered, or will not be.
+        """Wait until everything is answered, or is not within `patience_ns`.
 
         `duration_ns`: wait for exactly so long instead.
         """
-        ending = Ending(scenario, simulation.faults, speed=self._clock.speed)
+        ending = Ending(
+            scenario, simulation.faults, speed=self._clock.speed, patience_ns=patience_ns
+        )
         struck_ns = [each.onset_ns for each in simulation.faults if each.stalls]
         wait_ns = round(WAITING_NS * max(1.0, self._clock.speed))
         say_ns = max(struck_ns, default=0) + wait_ns

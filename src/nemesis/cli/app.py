@@ -3,12 +3,18 @@
 import typer
 
 from nemesis.cli.act import act
+from nemesis.cli.approve import approve, veto
+from nemesis.cli.breaker import breaker
 from nemesis.cli.check import check
 from nemesis.cli.clock import clock
 from nemesis.cli.dashboard import dashboard
+from nemesis.cli.decisions import decisions
 from nemesis.cli.demo import demo
 from nemesis.cli.events import events, telemetry
 from nemesis.cli.incident import incident
+from nemesis.cli.pause import pause, resume
+from nemesis.cli.policy import policy
+from nemesis.cli.protect import protect, unprotect
 from nemesis.cli.provision import credentials, provision
 from nemesis.cli.record import record
 from nemesis.cli.replay import replay
@@ -45,16 +51,23 @@ def _root(
 
 
 app.add_typer(act, name="act")
+app.command()(approve)
+app.add_typer(breaker, name="breaker")
 app.command()(check)
 app.command()(clock)
 app.command()(credentials)
 app.command()(dashboard)
+app.command()(decisions)
 app.command()(demo)
 app.command()(events)
 app.command()(incident)
+app.command()(pause)
+app.add_typer(policy, name="policy")
+app.command()(protect)
 app.command()(provision)
 app.command()(record)
 app.command()(replay)
+app.command()(resume)
 app.command()(run)
 app.add_typer(schema, name="schema")
 app.command()(serve)
@@ -62,3 +75,5 @@ app.command()(simulate)
 app.command()(status)
 app.add_typer(telemetry, name="telemetry")
 app.command()(triage)
+app.command()(unprotect)
+app.command()(veto)

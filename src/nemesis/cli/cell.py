@@ -27,8 +27,10 @@ CredsOption = Annotated[
 ]
 
 
-async def open_log(cell: str, server: str, context: str, credentials: Path | None) -> "Log":
-    """The log, for reading.
+async def open_log(
+    cell: str, server: str, context: str, credentials: Path | None, *, role: str = "reader"
+) -> "Log":
+    """The log, for reading, or for what else a role may do.
 
     Raises:
         NoCellError: no such cell runs here.
@@ -45,7 +47,7 @@ async def open_log(cell: str, server: str, context: str, credentials: Path | Non
         cell=cell,
         credentials_folder=credentials,
     )
-    log = await target.connect("reader", name="nemesis", timeout_s=_TIMEOUT_S)
+    log = await target.connect(role, name="nemesis", timeout_s=_TIMEOUT_S)
     try:
         await require_streams(log.connection, target.url)
     except BaseException:

@@ -1,6 +1,7 @@
 """`nemesis demo`: a simulated cluster breaks, NEMESIS recovers it, the ledger keeps the score."""
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,14 @@ from nemesis.cli.interrupts import run_on_loop
 if TYPE_CHECKING:
     from nemesis.sim.cell import Options
     from nemesis.sim.run import Outcome
+
+
+class DemoMode(StrEnum):
+    """What a demo's policy may do."""
+
+    SHADOW = "shadow"
+    APPROVE = "approve"
+    ACT = "act"
 
 
 def demo(
@@ -24,6 +33,7 @@ def demo(
         [],
         help="Of attribution, ecc_rules, goodput, healer, incident, intake, job-actor, archivist.",
     ),
+    mode: DemoMode = typer.Option(DemoMode.ACT, help="Of the policy; approve waits for you."),
     duration: float = typer.Option(0.0, min=0.0, help="Simulated seconds; 0: until it is over."),
     cluster: Path | None = typer.Option(None, help="A cluster file in place of the built-in one."),
     follow: bool = typer.Option(False, "--follow", help="After the score, go on until Ctrl-C."),
@@ -54,6 +64,7 @@ def demo(
         without=_checked(without),
         duration_s=duration,
         follow=follow,
+        mode=mode.value,
     )
     os.umask(0o077)  # seeds, plans and journals are nobody else's
     outcome = _run_quietly(options) if json else _run_in_terminal(options)
@@ -96,7 +107,13 @@ def _run_in_terminal(options: "Options") -> "Outcome":
         for line in lines:
             console.print(line.wrapped() if console.is_terminal else line.flat())
 
-    for text in opening(options.cluster, options.scenario, seed=options.seed, speed=options.speed):
+    for text in opening(
+        options.cluster,
+        options.scenario,
+        seed=options.seed,
+        speed=options.speed,
+        mode=options.mode,
+    ):
         console.print(text)
     for part in options.without:
         console.print(Text(f"without {part}: it is not started", "bold red"))

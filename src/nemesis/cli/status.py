@@ -15,7 +15,9 @@ from nemesis.cli.cell import (
     open_log,
     shown_name,
 )
+from nemesis.cli.decisions import attention
 from nemesis.cli.interrupts import run_on_loop
+from nemesis.cli.operate import read_hands
 from nemesis.cli.output import print_json, say
 
 if TYPE_CHECKING:
@@ -68,6 +70,10 @@ class Status(msgspec.Struct, kw_only=True):
     """How far the last tick lies behind log time, which stands still for as long."""
     processors: list[Standing]
     copies: list[Copy]
+    mode: str
+    """The policy's: shadow, approve or act."""
+    attention: list[str]
+    """What a person must know: decisions that wait, limits that tripped, pauses, protections."""
 
 
 def status(
@@ -152,6 +158,7 @@ async def measure(log: "Log", cell: str) -> Status:
     tick_ns = decode_observation("tick", tick.payload).at_ns if tick is not None else 0
     log_time_ns = max([tick_ns, *(each.log_time_ns for each in positions.values())])
     bounds = await log.bounds()
+    hands = await read_hands(log)
     for subject, position in positions.items():
         standings.append(
             Standing(
@@ -175,6 +182,8 @@ async def measure(log: "Log", cell: str) -> Status:
         clock_behind_ns=log_time_ns - tick_ns,
         processors=standings,
         copies=[],
+        mode=hands.policy.mode,
+        attention=attention(hands),
     )
 
 
@@ -202,3 +211,6 @@ def _print(now: Status) -> None:
         what = f"copy of {copy.name} version {copy.version}"
         problem = f": {copy.problem}" if copy.problem else ""
         say(f"{what}: process {copy.pid} {state}, {copy.lag_seq} behind{problem}")
+    say(f"policy: {now.mode}, `nemesis policy explain`")
+    for line in now.attention:
+        say(line)

@@ -1,0 +1,158 @@
+"""How a person's word gets into the log: signed, with a reason, and told who was first.
+
+Shared by the commands of the operator. Everything is a fact of the operator's credential; no
+command talks to a process, healer and actors read it from the log.
+"""
+
+import os
+import sys
+import time
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from nemesis.cli.cell import open_log
+from nemesis.schemas.errors import NemesisError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nemesis.schemas.operated import Operation
+    from nemesis.streams.log import Log
+    from nemesis.views.hands import Hands
+
+ReasonOption = Annotated[
+    str, typer.Option("--reason", help="Why, for the record; asked for on a terminal.")
+]
+ByOption = Annotated[str, typer.Option("--by", help="Who; the login name if not given.")]
+_TICK: Final = "nemesis.telemetry.clock.tick"
+_EVENTS: Final = "nemesis.events.>"
+
+
+class BadUsageError(NemesisError):
+    """The command cannot be understood as it was typed."""
+
+    exit_code = 2
+
+
+class UnknownNameError(NemesisError):
+    """The log knows no such decision, job or node."""
+
+    exit_code = 3
+
+
+class NothingToDoError(NemesisError):
+    """There is nothing of that kind to lift, lower or reset."""
+
+    exit_code = 3
+
+
+class TooLateError(NemesisError):
+    """It was decided otherwise, began or ended before."""
+
+    exit_code = 4
+
+
+def signed(by: str, reason: str) -> dict[str, str]:
+    """Who says it and why, asking where somebody is there to answer.
+
+    Raises:
+        BadUsageError: nobody to ask.
+    """
+    import getpass
+
+    try:
+        by = by or getpass.getuser()
+    except (KeyError, OSError):
+        raise BadUsageError("no login name here", hint="say who you are with --by") from None
+    if not reason.strip():
+        if not sys.stdin.isatty():
+            raise BadUsageError("no reason given", hint='say why, for the record: --reason "..."')
+        reason = typer.prompt("Why, for the record", err=True)
+    return {"by": by, "reason": reason.strip()}
+
+
+async def open_as_operator(cell: str, server: str, context: str, credentials: Path | None) -> "Log":
+    """The log, for writing what a person says.
+
+    Raises: as `nemesis.cli.cell.open_log`.
+    """
+    return await open_log(cell, server, context, credentials, role="operator")
+
+
+async def read_hands(log: "Log") -> "Hands":
+    """What people said and what waits for them, as of the log's end and its last tick."""
+    from nemesis.replay.slices import matching
+    from nemesis.views.hands import Hands
+
+    hands = Hands()
+    async for record in matching(log, _EVENTS):
+        hands.see(record)
+    await see_tick(log, hands)
+    return hands
+
+
+async def see_tick(log: "Log", hands: "Hands") -> None:
+    """Take note of what time it is in the log."""
+    tick = await log.last(_TICK)
+    if tick is not None:
+        hands.see(tick)
+
+
+async def write(log: "Log", hands: "Hands", act: "Operation", key: str, *, once: bool) -> int:
+    """Put it into the log and see it in `hands`, with all that came before it; its sequence.
+
+    `once`: only if nobody has said the same of `key` before; 0 where somebody was first.
+
+    Raises:
+        LogUnavailableError: no answer; it may or may not have been taken.
+    """
+    import msgspec
+
+    from nemesis.schemas.facts import encode_conclusion
+    from nemesis.streams.errors import PositionMovedError
+
+    at_ns = hands.log_time_ns or time.time_ns()
+    act = msgspec.structs.replace(act, at_ns=at_ns)
+    subject, payload = encode_conclusion(
+        id=f"operator/{act.by}/{time.time_ns()}/{os.getpid()}",
+        source=f"/operators/{act.by}",
+        at_ns=at_ns,
+        data=act,
+        key=key,
+    )
+    seen = hands.seq
+    try:
+        seq = await log.publish(subject, payload, expected_last_subject_seq=0 if once else None)
+    except PositionMovedError:
+        seq = 0
+    end = seq or (await log.bounds()).last_seq
+    async for record in log.read_range(seen + 1, end, subject=_EVENTS):
+        hands.see(record)
+    return seq
+
+
+def unknown(what: str, name: str, known: "Iterable[str]", *, hint: str) -> UnknownNameError:
+    """The error for a name that the log does not know, with the nearest ones it does."""
+    near = get_close_matches(name, sorted(set(known)), n=3, cutoff=0.5)
+    return UnknownNameError(
+        f"no {what} {name[:60]!r}", hint=f"do you mean {' or '.join(near)}?" if near else hint
+    )
+
+
+def until(now_ns: int, then_ns: int) -> str:
+    """How long still, in minutes and seconds."""
+    minutes, seconds = divmod(max(0, then_ns - now_ns) // 1_000_000_000, 60)
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def ago(now_ns: int, then_ns: int) -> str:
+    """How long before, in minutes and seconds."""
+    return f"{until(then_ns, now_ns)} ago"
+
+
+def document(hands: "Hands", **fields: Any) -> dict[str, Any]:
+    """What a command says to programs: its own fields and what time it is in the log."""
+    return {**fields, "log_time_ns": hands.log_time_ns}

@@ -11,6 +11,7 @@ from nemesis.cli.dashboard import dashboard
 from nemesis.cli.decisions import decisions
 from nemesis.cli.demo import demo
 from nemesis.cli.events import events, telemetry
+from nemesis.cli.goodput import goodput
 from nemesis.cli.incident import incident
 from nemesis.cli.pause import pause, resume
 from nemesis.cli.policy import policy
@@ -60,6 +61,7 @@ app.command()(dashboard)
 app.command()(decisions)
 app.command()(demo)
 app.command()(events)
+app.command()(goodput)
 app.command()(incident)
 app.command()(pause)
 app.add_typer(policy, name="policy")

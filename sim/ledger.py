@@ -52,6 +52,9 @@ class MembershipFormed(msgspec.Struct, kw_only=True, frozen=True, tag="membershi
     """Processes started anew since the job began."""
     members: str = ""
     """In rank_ranges form."""
+    since_last_step_ns: int = 0
+    """Between this step and the one before it; 0 for the first of the job, and in the last entry,
+    which says how the job stands at the end."""
 
 
 Truth = FaultInjected | MembershipFormed

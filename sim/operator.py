@@ -30,6 +30,7 @@ def demo_policy(mode: Mode = "act") -> Policy:
         playbooks={
             "gpu.off_bus": ("shrink", "swap_node", "restart_job"),
             "gpu.memory": ("shrink", "swap_node", "restart_job"),
+            "gpu.memory/row_remap_pending": ("watch",),
         },
     )
 

@@ -56,9 +56,9 @@ _KINDS: Final = {
     "nic-flap": "a NIC's link flaps",
     "nic-dead": "a NIC stops moving data",
     "port-down": "a switch port goes down",
-    "slow-step": "decoy, one slow step",
-    "corrected-errors": "decoy, a few corrected memory errors",
-    "kernel-noise": "decoy, noise in a kernel log",
+    "slow-step": "one slow step",
+    "corrected-errors": "a few corrected memory errors",
+    "kernel-noise": "noise in a kernel log",
 }
 
 
@@ -95,6 +95,7 @@ class Show:
         self._start_ns = start_ns
         self._world = cluster.world
         self._epochs = {0}
+        self._steps: set[int] = set()
         self._broken_ns = start_ns
         self._verdicts: set[tuple[str, str, tuple[str, ...]]] = set()
         self._actions: dict[str, RecoveryDecided] = {}
@@ -103,9 +104,10 @@ class Show:
         """A ledger entry."""
         if isinstance(entry, FaultInjected):
             return self._broke(entry)
-        if entry.epoch in self._epochs:
+        if entry.epoch in self._epochs and not self._stood(entry):
             return []
         self._epochs.add(entry.epoch)
+        self._steps.add(entry.step)
         before, self._world = self._world, entry.world
         return [
             self._line(
@@ -116,13 +118,23 @@ class Show:
             ),
             _under(
                 f"steps lost {entry.redone_count}, process restarts {entry.restarts_count}, "
-                f"{(entry.at_ns - self._broken_ns) / 1e9:.1f} s after the fault (simulated)"
+                f"{self._after_fault(entry.at_ns)}, "
+                f"{entry.since_last_step_ns / 1e9:.1f} s without a step (simulated)"
             ),
         ]
 
+    def _stood(self, entry: MembershipFormed) -> bool:
+        """Whether the step ended a stall, and is not told yet."""
+        return entry.since_last_step_ns > 0 and entry.step not in self._steps
+
+    def _after_fault(self, at_ns: int) -> str:
+        after_s = (at_ns - self._broken_ns) / 1e9
+        return f"{after_s:.1f} s after the fault" if after_s >= 0 else f"{-after_s:.1f} s before it"
+
     def _broke(self, entry: FaultInjected) -> list[Line]:
         self._broken_ns = entry.at_ns
-        text = f"{_KINDS[entry.kind]}: {entry.culprit}"
+        decoy = "" if entry.components else "decoy, "
+        text = f"{decoy}{_KINDS[entry.kind]}: {entry.culprit}"
         if entry.node not in entry.culprit:
             text += f" on {entry.node}"
         if entry.lost_ranks:
@@ -227,15 +239,15 @@ class Show:
         return lines
 
     def _prediction(self, predicted: FailurePredicted, at_ns: int) -> list[Line]:
-        within_min = predicted.horizon_ns / 60e9
-        text = (
-            f"{predicted.fault_class}: {predicted.component}, band {predicted.band}, "
-            f"{predicted.probability_ppm / 10_000:.0f} % within {within_min:.0f} min"
-        )
+        text = f"{predicted.fault_class}: {predicted.component}, band {predicted.band}"
+        if predicted.probability_ppm:
+            days = predicted.horizon_ns / 86_400e9
+            text += f", {predicted.probability_ppm / 10_000:.0f} % within {days:.3g} days"
         return [self._line("PREDICTED", at_ns, text), _under(predicted.reason)]
 
     def _hold(self, held: QuiesceDecided, at_ns: int) -> list[Line]:
-        text = f"hold {held.job} in epoch {held.epoch}, fence rank {format_ranks(held.dead_ranks)}"
+        dead = format_ranks(held.dead_ranks)
+        text = f"hold {held.job} in epoch {held.epoch}{f', fence rank {dead}' if dead else ''}"
         if held.mode == "shadow":
             text += " (recorded, not done)"
         return [self._line("DECISION", at_ns, text)]
@@ -300,7 +312,7 @@ def _scored(each: FaultScore) -> list[Line]:
         return "never" if ms is None else f"after {ms / 1000:.2f} s"
 
     if each.is_decoy:
-        return [_under(_KINDS[each.kind])]
+        return [_under(f"{_KINDS[each.kind]}: a decoy, nothing is the right answer")]
     culprit = mark(each.culprit_right) if each.named else "not named"
     resumed = f", next step {after(each.to_resume_ms)}" if each.stalls else ""
     if each.predicted_ms is not None:

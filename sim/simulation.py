@@ -212,7 +212,7 @@ class Simulation:
             waited_ns = done.at_ns - history[at - 1].at_ns if at else 0
             if done.epoch not in self._epochs_seen or waited_ns > self._stall_ns:
                 self._epochs_seen.add(done.epoch)
-                truths.append(self._standing(done))
+                truths.append(self._standing(done, waited_ns))
         self._steps_seen_count = len(history)
         return truths
 
@@ -220,13 +220,14 @@ class Simulation:
         """How the job stands after its newest step; None before the first."""
         return self._standing(self.job.history[-1]) if self.job.history else None
 
-    def _standing(self, done: StepDone) -> MembershipFormed:
+    def _standing(self, done: StepDone, waited_ns: int = 0) -> MembershipFormed:
         return MembershipFormed(
             at_ns=done.at_ns,
             epoch=done.epoch,
             step=done.step,
             world=done.world,
             members=format_ranks(done.members),
+            since_last_step_ns=waited_ns,
             redone_count=self.job.redone_count,
             restarts_count=self.job.restarts_count,
         )

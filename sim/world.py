@@ -98,6 +98,7 @@ class NodeDevices:
                 self._heated.pop(effect.index, None)
             case GpuHeated():
                 self._heated[effect.index] = effect
+                self._temp_mc[effect.index] = effect.temp_mc
             case NicCounted():
                 for channel, rise in effect.rises:
                     self._nic[effect.nic, _NIC[channel]] += rise

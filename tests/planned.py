@@ -7,10 +7,12 @@ from msgspec.structs import replace
 from nemesis.sim.planned import FaultPlanned
 from nemesis.sim.scenario import scenarios
 
-_BY_KIND = {fault.kind: fault for each in scenarios() for fault in each.faults}
+_ALL = [fault for each in scenarios() for fault in each.faults]
+_BY_KIND = {fault.kind: fault for fault in sorted(_ALL, key=lambda each: each.right != "nothing")}
 
 
 def planned(kind: str, **fields: Any) -> FaultPlanned:
-    """The last fault of this kind in the scenarios of the release, changed where it can be."""
+    """A fault of this kind in the scenarios of the release, a decoy only where there is no other,
+    changed where it can be."""
     plan = _BY_KIND[kind]
     return replace(plan, **{name: each for name, each in fields.items() if hasattr(plan, name)})

@@ -7,7 +7,7 @@ from nemesis.schemas.codes import FaultClass, Verdict
 from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Fact
-from nemesis.schemas.inferred import Culprit, FaultAttributed
+from nemesis.schemas.inferred import Culprit, FailurePredicted, FaultAttributed, RiskBand
 from nemesis.sim.cluster import load_cluster
 from nemesis.sim.faults import plan_faults
 from nemesis.sim.ledger import (
@@ -71,7 +71,7 @@ def decision(at_s: int, action: str = "shrink", incident: str = "i-1") -> Fact:
     )
 
 
-def wrap(kind: str, data: FaultAttributed | RecoveryDecided) -> Fact:
+def wrap(kind: str, data: FaultAttributed | RecoveryDecided | FailurePredicted) -> Fact:
     return Fact(
         seq=1,
         kind=kind,
@@ -184,6 +184,140 @@ def test_the_first_membership_of_the_job_is_no_recovery() -> None:
     assert not judge(
         verdict(109, GPU), decision(110), memberships=[resumed(110, epoch=0)]
     ).recovered
+
+
+def decoy() -> FaultInjected:
+    plan = planned("corrected-errors", after_s=8.0, node="n006", gpu=4)
+    return injected(plan_faults(CLUSTER, [plan], 1)[0], 100 * SECOND)
+
+
+def prediction(at_s: int, component: str = GPU, band: RiskBand = "watch") -> Fact:
+    return wrap(
+        "failure_predicted",
+        FailurePredicted(
+            at_ns=at_s * SECOND,
+            reason="because",
+            component=component,
+            fault_class="gpu.memory",
+            band=band,
+            incident="i-p",
+        ),
+    )
+
+
+def quiet(*facts: Fact) -> Score:
+    return score([decoy()], [resumed(101, 0), resumed(150, 0)], facts, expect=EXPECT)
+
+
+def test_a_decoy_that_is_left_alone_passes_whatever_is_recorded_of_it() -> None:
+    assert quiet().passed
+    assert quiet(prediction(109, band="record")).passed
+    assert quiet(verdict(109, says="no-fault", fault_class="none")).passed
+
+
+@pytest.mark.parametrize(
+    ("said", "alarm"),
+    [
+        (verdict(109, GPU), "i-1"),
+        (verdict(109, says="insufficient", fault_class="unknown"), "i-1"),
+        (prediction(109), f"predicted gpu.memory of {GPU}"),
+        (decision(109), "shrink as llama/1"),
+    ],
+    ids=["blamed", "suspected", "predicted", "decided"],
+)
+def test_whatever_is_said_or_done_about_a_decoy_is_a_false_alarm(said: Fact, alarm: str) -> None:
+    result = quiet(said)
+    assert result.false_alarms == (alarm,)
+    assert not result.passed
+
+
+def test_a_decision_of_an_unattributed_incident_is_needless_only_where_nothing_is_wrong() -> None:
+    unknown = decision(109, incident="i-x")
+    assert judge(verdict(109, GPU), unknown, memberships=[resumed(112)]).false_alarms == ()
+
+
+def flap() -> FaultInjected:
+    plan = planned("nic-flap", after_s=8.0, node="n006", nic=4)
+    return injected(plan_faults(CLUSTER, [plan], 1)[0], 100 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("named", "right"),
+    [
+        (("link/n006/mlx5_4",), True),
+        (("nic/n006/mlx5_4",), True),
+        (("link/n006/mlx5_4", "nic/n006/mlx5_4"), True),
+        (("link/n006/mlx5_4", "node/n006"), False),
+        (("node/n006",), False),
+        (("nic/n006/mlx5_5",), False),
+    ],
+)
+def test_any_of_the_components_that_a_scenario_accepts_is_the_culprit(
+    named: tuple[str, ...], right: bool
+) -> None:
+    said = verdict(120, *named, fault_class="network.link")
+    done = decision(121, "reinit_communicator")
+    result = score([flap()], [resumed(140)], [said, done], expect=EXPECT)
+    assert result.faults[0].culprit_right == right
+    assert result.faults[0].wrong_blame == (("nic/n006/mlx5_5",) if "mlx5_5" in named[0] else ())
+
+
+def test_hardware_that_is_named_for_a_fault_of_the_program_is_a_wrong_blame() -> None:
+    plan = planned("desync", after_s=8.0, node="n006", gpu=4)
+    stray = injected(plan_faults(CLUSTER, [plan], 1)[0], 100 * SECOND)
+    said = verdict(120, "rank/llama/44", "node/n006", fault_class="desync")
+    done = decision(121, "fix_program")
+    result = score([stray], [], [said, done])
+    assert result.faults[0].wrong_blame == ("node/n006",)
+    innocent = verdict(120, "rank/llama/44", fault_class="desync")
+    assert score([stray], [], [innocent, done]).passed
+
+
+def ecc() -> FaultInjected:
+    plan = planned("ecc-precursor", after_s=8.0, fails_after_s=40.0, node="n006", gpu=4)
+    return injected(plan_faults(CLUSTER, [plan], 1)[0], 100 * SECOND)
+
+
+def test_a_failure_that_is_predicted_before_it_comes_is_told_with_its_lead() -> None:
+    foreseen = Expect(predicted=True)
+    after = [verdict(149, GPU, fault_class="gpu.memory"), decision(149)]
+    early = score([ecc()], [resumed(151)], [prediction(120), *after], expect=foreseen)
+    assert early.faults[0].predicted_ms == 28_000
+    assert early.passed
+    late = score([ecc()], [resumed(151)], [*after, prediction(150)], expect=foreseen)
+    assert late.broken == ("nothing was predicted before it failed",)
+
+
+def test_a_job_that_left_before_the_failure_was_never_stopped_by_it() -> None:
+    left = decision(121, incident="i-p")
+    facts = [prediction(120), left, verdict(149, GPU, fault_class="gpu.memory")]
+    result = score([ecc()], [resumed(123), resumed(160)], facts, expect=EXPECT)
+    assert result.faults[0].to_resume_ms == 0
+    assert result.passed
+
+
+def test_a_prediction_for_a_healthy_part_is_a_wrong_blame() -> None:
+    healthy = "gpu/n007/0000:9d:00.0"
+    result = judge(
+        prediction(109, healthy), verdict(109, GPU), decision(110), memberships=[resumed(112)]
+    )
+    assert result.faults[0].wrong_blame == (healthy,)
+
+
+@pytest.mark.parametrize(
+    ("expect", "broken"),
+    [
+        (Expect(verdict_within_s=0.5), "a verdict took longer than 0.5 s"),
+        (Expect(resumed_within_s=3.0), "the job stood for longer than 3 s"),
+        (Expect(world_min=112), "111 ranks at the end, expected at least 112"),
+        (Expect(), ""),
+    ],
+)
+def test_what_a_scenario_expects_of_its_run_is_held_against_it(expect: Expect, broken: str) -> None:
+    facts = [verdict(109, GPU), decision(110)]
+    result = score([fault()], [resumed(112)], facts, expect=expect)
+    assert result.broken == ((broken,) if broken else ())
+    assert result.passed == (not broken)
 
 
 @pytest.mark.parametrize("entry", [fault(), fault("node-lost"), resumed(5)])

@@ -190,7 +190,7 @@ def test_an_unanswered_decision_expires_loudly() -> None:
         log.tick()
     document = board_of(log).document()
     assert document["waiting"] == []
-    assert [alarm["title"] for alarm in document["alarms"]] == ["expired"]
+    assert [alarm["title"] for alarm in document["alarms"]] == ["Expired"]
 
 
 def test_shadow_is_the_mode_until_a_policy_says_otherwise() -> None:

@@ -70,7 +70,7 @@ class Alarms:
             case NodeProtected():
                 _put(self.protected, data.node, data, there=data.protected)
             case RecoveryWithheld(limit="unanswered"):
-                self.trouble(f"expired {data.decision}", data.at_ns, "expired", data.reason)
+                self.trouble(f"expired {data.decision}", data.at_ns, "Expired", data.reason)
             case RecoveryWithheld() if data.limit.endswith("_max"):
                 self._breakers[data.limit] = data
             case BreakerReset():

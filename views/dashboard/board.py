@@ -15,6 +15,7 @@ from nemesis.schemas.facts import Record
 from nemesis.schemas.inferred import (
     FailurePredicted,
     FaultAttributed,
+    GoodputAccounted,
     IncidentClosed,
     IncidentGrouped,
 )
@@ -37,7 +38,7 @@ FEED_SENT_MAX: Final = 200  # rows in one change: more than a person sees pass b
 UNWELL_MAX: Final = 200  # parts listed in words; the map shows all
 
 _PARTS: Final = ("alarms", "waiting", "jobs", "nodes")
-_OF_JOBS: Final = (AttemptCompleted, JobEnded, JobSubmitted, MembershipReported)
+_OF_JOBS: Final = (AttemptCompleted, GoodputAccounted, JobEnded, JobSubmitted, MembershipReported)
 _TAKES_OUT: Final = frozenset(
     {"shrink", "swap_node", "drain_node", "cordon_node", "reset_gpu", "reboot_node"}
 )
@@ -105,10 +106,10 @@ class Board:
             ],
         }
 
-    def alarm(self, id: str, title: str, text: str) -> None:
-        """Something about the log itself went wrong."""
-        self._alarms.trouble(id, self.log_time_ns, title, text)
-        self._touch("alarms")
+    def course(self, job: str) -> list[dict[str, Any]]:
+        """Where the time of a job went, account by account."""
+        found = self._jobs.by_name.get(job)
+        return found.course() if found is not None else []
 
     def document(self) -> dict[str, Any]:
         """The whole page; rows of the feed are asked for by themselves."""
@@ -171,7 +172,7 @@ class Board:
         self._touch("log")
         for late in self._waiting.expire(at_ns):
             text = f"nobody answered {late.decision} in time: {late.reason}"
-            self._alarms.trouble(f"expired {late.decision}", at_ns, "expired", text)
+            self._alarms.trouble(f"expired {late.decision}", at_ns, "Expired", text)
             self._touch("waiting")
             self._touch("alarms")
         if self._alarms.forget(at_ns):

@@ -22,6 +22,8 @@ class Hub:
         """Names this life of the board: versions of another one mean nothing."""
         self.connected = False
         """The log answers."""
+        self.ticking = True
+        """Log time goes on."""
         self.ready = False
         """The past has been read."""
         self._news = asyncio.Event()
@@ -65,4 +67,9 @@ class Hub:
         return self._cache[since]
 
     def _header(self) -> dict[str, Any]:
-        return {"run": self.run, "connected": self.connected, "ready": self.ready}
+        return {
+            "run": self.run,
+            "connected": self.connected,
+            "ticking": self.ticking,
+            "ready": self.ready,
+        }

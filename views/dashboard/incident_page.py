@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from nemesis.schemas.decided import Decision
-from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.inferred import FaultAttributed, IncidentCosted
 from nemesis.schemas.printable import one_line
 from nemesis.schemas.registry import EVENTS
 from nemesis.views.incidents import Entry, Incident
@@ -18,6 +18,7 @@ def incident_row(incident: Incident) -> dict[str, Any]:
     """A line of the list; `last_seq` says whether the whole has changed."""
     verdict = incident.verdict
     closed = incident.closed
+    costs = {e.data.job: e.data for e in incident.entries if isinstance(e.data, IncidentCosted)}
     culprits = [one_line(each.id) for each in verdict.culprits] if verdict else []
     return {
         "id": one_line(incident.id),
@@ -32,6 +33,8 @@ def incident_row(incident: Incident) -> dict[str, Any]:
         "outcome": closed.outcome.replace("_", " ") if closed else incident.outcome,
         "closed": closed is not None,
         "job": one_line(incident.job),
+        "lost_ms": sum(cost.lost_ns for cost in costs.values()) // 1_000_000,
+        "lost_gpu_ms": sum(cost.lost_gpu_ms for cost in costs.values()),
         "events_count": len(incident.entries),
     }
 

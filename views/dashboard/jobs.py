@@ -1,15 +1,19 @@
 """The jobs of a cell as they stand: how many ranks train, in which epoch, from which step."""
 
+from collections import deque
 from typing import Any, Final
 
 import msgspec
 
 from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.done import AttemptCompleted, MembershipReported
+from nemesis.schemas.inferred import GoodputAccounted
 from nemesis.schemas.operated import JobEnded, JobSubmitted
 from nemesis.schemas.printable import one_line
 
 JOBS_MAX: Final = 200
+ACCOUNTS_MAX: Final = 1440  # one a minute: a day
+_NS_PER_MS: Final = 1_000_000
 
 
 class Job(msgspec.Struct):
@@ -22,7 +26,9 @@ class Job(msgspec.Struct):
     world: int
     epoch: int = 0
     step: int = 0
-    ended: bool = False
+    accounts: deque[GoodputAccounted] = msgspec.field(
+        default_factory=lambda: deque(maxlen=ACCOUNTS_MAX)
+    )
 
     @property
     def world_submitted(self) -> int:
@@ -39,8 +45,24 @@ class Job(msgspec.Struct):
             "step": self.step,
             "nodes_count": len(self.nodes),
             "spares_count": len(self.spares),
-            "submitted_ms": self.submitted.at_ns // 1_000_000,
+            "submitted_ms": self.submitted.at_ns // _NS_PER_MS,
+            "account": _account(self.accounts[-1]) if self.accounts else None,
         }
+
+    def course(self) -> list[dict[str, Any]]:
+        """Where the time between two accounts went, in the order of the accounts, in ms."""
+        spans = []
+        before: dict[str, int] = {}
+        for account in self.accounts:
+            parts = _parts(account)
+            spans.append(
+                {
+                    "until_ms": account.until_ns // _NS_PER_MS,
+                    "parts": {k: max(0, v - before.get(k, 0)) for k, v in parts.items()},
+                }
+            )
+            before = parts
+        return spans[1:] or spans
 
 
 class Jobs:
@@ -64,6 +86,10 @@ class Jobs:
                     del self._decided[next(iter(self._decided))]
             case AttemptCompleted():
                 return self._completed(data)
+            case GoodputAccounted() if data.job in self.by_name:
+                job = self.by_name[data.job]
+                job.accounts.append(data)
+                job.step = max(job.step, data.step)
             case MembershipReported() if data.job in self.by_name:
                 job = self.by_name[data.job]
                 job.epoch, job.world, job.step = data.epoch, data.world, data.step
@@ -109,3 +135,24 @@ class Jobs:
         job.nodes = (job.nodes | joined) - left
         job.spares -= joined | left
         return joined | left
+
+
+def _parts(account: GoodputAccounted) -> dict[str, int]:
+    """Parts of the time in ms, by name."""
+    parts = account.parts
+    return {
+        name.removesuffix("_ns"): getattr(parts, name) // _NS_PER_MS
+        for name in parts.__struct_fields__
+    }
+
+
+def _account(account: GoodputAccounted) -> dict[str, Any]:
+    known_ns = account.until_ns - account.since_ns - account.parts.open_ns
+    return {
+        "since_ms": account.since_ns // _NS_PER_MS,
+        "until_ms": account.until_ns // _NS_PER_MS,
+        "productive_ppm": account.parts.productive_ns * 1_000_000 // max(1, known_ns),
+        "parts": _parts(account),
+        "redone_count": account.redone_count,
+        "step_ms": account.step_ns // _NS_PER_MS,
+    }

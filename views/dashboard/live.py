@@ -16,6 +16,7 @@ from nemesis.streams.contexts import Target
 from nemesis.streams.errors import InputGapError, LogUnavailableError
 from nemesis.streams.log import Log
 from nemesis.streams.provision import require_streams
+from nemesis.streams.watch import CLOCK_SILENT_S
 from nemesis.views.dashboard.board import Board
 from nemesis.views.dashboard.hub import Hub
 
@@ -103,9 +104,11 @@ class Live:
 
     async def _watch(self) -> None:
         """Return when the log ends before what was read."""
+        hub = self.hub
+        log_time_ns, ticked_s = 0, time.monotonic()
         while True:
             await asyncio.sleep(CHECK_PERIOD_S)
-            read_seq = self.hub.board.last_seq
+            read_seq = hub.board.last_seq
             try:
                 bounds = await self.log.bounds()
             except LogUnavailableError:
@@ -116,10 +119,13 @@ class Live:
                 connected = True
                 if bounds.last_seq < read_seq:
                     return
-            if connected != self.hub.connected:
-                self.hub.connected = connected
-                self.hub.board.touch_log()
-                self.hub.publish()
+            if hub.board.log_time_ns != log_time_ns:
+                log_time_ns, ticked_s = hub.board.log_time_ns, time.monotonic()
+            ticking = time.monotonic() - ticked_s < CLOCK_SILENT_S
+            if (connected, ticking) != (hub.connected, hub.ticking):
+                hub.connected, hub.ticking = connected, ticking
+                hub.board.touch_log()
+                hub.publish()
 
 
 @asynccontextmanager

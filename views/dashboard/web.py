@@ -73,6 +73,10 @@ class Site:
             document = incident_document(incident)
         return _json(document)
 
+    async def goodput(self, request: web.Request) -> web.Response:
+        """Where the time of a job went, over time."""
+        return _json((await self._board(request)).course(request.query.get("job", "")))
+
     async def fact(self, request: web.Request) -> web.Response:
         """One record of the log, as text for people."""
         record = await self._record(request, _number(request, "seq", 0))
@@ -134,6 +138,7 @@ def application(
     app.router.add_get("/api/feed", site.feed)
     app.router.add_get("/api/incident", site.incident)
     app.router.add_get("/api/fact", site.fact)
+    app.router.add_get("/api/goodput", site.goodput)
     app.router.add_get("/api/node", site.node)
     app.router.add_get("/api/replay", site.replay)
     app.router.add_post("/api/replays", site.take_recording)

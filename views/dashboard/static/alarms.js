@@ -8,10 +8,11 @@ const SHADOW = { id: "shadow", level: "info", title: "Shadow", text: "NEMESIS de
 const READING = { id: "reading", level: "info", title: "Reading", text: "The past of this log is being read; what is shown is not yet complete.", hint: "" };
 const LOST = { id: "lost", level: "alarm", title: "Stale", text: "The dashboard's server does not answer. What is shown is as it was; it comes back by itself.", hint: "" };
 const AWAY = { id: "away", level: "alarm", title: "Log away", text: "The dashboard's server cannot reach the log. What is shown is as it was.", hint: "nemesis status" };
+const CLOCK = { id: "clock", level: "warn", title: "No clock", text: "No tick for more than five seconds: log time stands still, and deadlines with it.", hint: "nemesis status" };
 let linked = true;
 
 export function startAlarms() {
-  on(["all", "alarms", "mode", "ready", "connected"], draw);
+  on(["all", "alarms", "mode", "ready", "connected", "ticking"], draw);
 }
 
 export function setLinked(yes) {
@@ -25,6 +26,7 @@ function lines() {
   return [
     live && !linked ? LOST : null,
     live && linked && state.ready && state.connected === false ? AWAY : null,
+    live && linked && state.ready && state.connected && state.ticking === false ? CLOCK : null,
     live && linked && state.ready === false ? READING : null,
     ...state.alarms,
     state.mode === "shadow" ? SHADOW : null,

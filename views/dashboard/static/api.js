@@ -2,13 +2,27 @@
 
 import { here } from "./place.js";
 
+const TRIES = 3;
+const RETRY_MS = 300;
+
 export async function ask(path, query = {}) {
   const { replay, at } = here();
   const all = new URLSearchParams(query);
   if (replay) all.set("replay", replay);
   if (replay && at) all.set("at", at);
-  const answer = await fetch(`/api/${path}?${all}`, { headers: { Accept: "application/json" } });
-  return taken(answer);
+  return taken(await fetched(`/api/${path}?${all}`));
+}
+
+// A look-up that the network cut off is made again: nothing is changed by asking twice.
+async function fetched(url) {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await fetch(url, { headers: { Accept: "application/json" } });
+    } catch (error) {
+      if (tries === TRIES) throw error;
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+  }
 }
 
 export async function send(file) {

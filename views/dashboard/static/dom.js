@@ -8,7 +8,7 @@ function filled(element, attributes, children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.flat().filter((each) => each !== null && each !== undefined && each !== ""));
+  element.append(...children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== ""));
   return element;
 }
 

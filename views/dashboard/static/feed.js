@@ -11,6 +11,7 @@ const ROW_PX = 28;
 const SPARE_ROWS = 6;
 const KEPT_MAX = 5000; // older ones are asked for again
 const PAGE = 200;
+const LOUD = new Set(["fault_attributed", "failure_predicted", "recovery_withheld", "attempt_failed", "attempt_outcome_unknown", "processor_diverged", "log_shortened"]);
 
 const scroll = $("feed-scroll");
 const list = $("feed");
@@ -162,7 +163,7 @@ function paint() {
 }
 
 function row([seq, storedMs, fact, key, text, incident, certainty], at) {
-  const item = h("li", { class: `row ${certainty}${at === cursor ? " here" : ""}`, "data-seq": seq, "data-at": at },
+  const item = h("li", { class: `row ${certainty}${LOUD.has(fact) ? " loud" : ""}${at === cursor ? " here" : ""}`, "data-seq": seq, "data-at": at },
     h("time", { title: `${whole(storedMs)}, sequence ${seq}` }, brief(storedMs)),
     h("span", { class: "kind", title: certainty }, fact.replaceAll("_", " ")),
     h("span", { class: "key" }, key),

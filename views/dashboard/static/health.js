@@ -7,8 +7,9 @@ export const STATES = [
   { letter: "R", name: "rank at fault", says: "the program there; the hardware is innocent" },
   { letter: "S", name: "silent", says: "no sample for three periods" },
   { letter: ".", name: "well", says: "nothing is known against it" },
+  { letter: ".", name: "well, idle", says: "works for no job now", idle: true },
 ];
-export const BY_LETTER = new Map(STATES.map((state) => [state.letter, state]));
+export const BY_LETTER = new Map(STATES.filter((state) => !state.idle).map((state) => [state.letter, state]));
 
 const NAMES = { F: "fault", O: "out", P: "predicted", R: "rank", S: "silent", ".": "well" };
 let palette = null;

@@ -80,12 +80,15 @@ function heading() {
   const sure = shown.confidence_ppm ? `${Math.round(shown.confidence_ppm / 10_000)} % sure` : shown.verdict;
   const which = shown.culprits.length ? shown.culprits.join(", ") : shown.verdict === "insufficient" ? "Insufficient evidence" : "No part is named";
   return h("header", { class: "verdict" }, back(),
-    h("p", { class: "line" }, h("span", { class: "class" }, shown.fault_class || "no verdict"), outcome(shown), h("span", { class: "dim" }, sure)),
+    h("p", { class: "line" }, h("span", { class: "class" }, shown.fault_class || "no verdict yet"), outcome(shown), h("span", { class: "dim" }, sure)),
     h("h2", { tabindex: "-1", id: "which" }, which),
     h("p", { class: "reason" }, said?.reason || ""),
     h("p", { class: "line dim" }, h("span", {}, shown.id), shown.job ? h("span", {}, `job ${shown.job}`) : null,
-      h("span", {}, `began ${whole(shown.began_ms)}`), h("span", {}, `lasted ${lasting(shown.duration_ms)}`)));
+      h("span", {}, `began ${whole(shown.began_ms)}`), h("span", {}, `lasted ${lasting(shown.duration_ms)}`),
+      shown.lost_gpu_ms ? h("span", {}, `cost ${lasting(shown.lost_ms)} of training, ${gpuHours(shown.lost_gpu_ms)}`) : null));
 }
+
+const gpuHours = (ms) => `${(ms / 3_600_000).toFixed(ms < 36_000_000 ? 2 : 0)} GPU hours`;
 
 function tabs(current) {
   return h("nav", { class: "tabs", "aria-label": "Depth" }, TABS.map((tab, at) =>

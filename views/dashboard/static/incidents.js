@@ -41,8 +41,8 @@ export function outcome(row) {
 function item(row, current) {
   const where = row.culprits[0] ? h("code", {}, row.culprits[0] + (row.culprits.length > 1 ? ` and ${row.culprits.length - 1} more` : "")) : null;
   return h("li", {}, h("a", { class: "incident-row", href: href({ incident: row.id, tab: "" }), "data-go": "incident", "data-row": "", "aria-current": current ? "true" : null },
-    h("span", { class: "line" }, h("strong", {}, row.fault_class || row.verdict || "no verdict"), outcome(row)),
-    h("span", { class: "line where" }, where || row.title),
+    h("span", { class: "line" }, h("strong", {}, row.fault_class || "no verdict yet"), outcome(row)),
+    h("span", { class: "line where" }, where || (row.fault_class ? row.title : "decided before there was a verdict")),
     h("span", { class: "line dim" }, h("time", { title: whole(row.opened_ms) }, brief(row.opened_ms)),
       row.job ? h("span", {}, `job ${row.job}`) : null, h("span", {}, plural(row.events_count, "fact", "facts")), h("span", { class: "id" }, row.id))));
 }

@@ -31,9 +31,10 @@ start();
 async function start() {
   try {
     await begin();
-  } catch {
+  } catch (error) {
     setLinked(false);
     setTimeout(start, 1000);
+    if (!(error instanceof TypeError)) throw error; // a fetch that failed; all else is ours
   }
 }
 

@@ -6,8 +6,8 @@ import { layOut, neighbour, nodeAt } from "./map_layout.js";
 import { showNode } from "./node_panel.js";
 import { on, state } from "./store.js";
 
-const HEIGHT = 420;
-const HEIGHT_LARGE = 620; // thousands of nodes need room
+const HEIGHTS = [[300, 420], [2000, 520], [Infinity, 640]]; // up to so many nodes: pixels
+const PAD = 4; // marks on the smallest cells are larger than the cells
 const scroll = $("map-scroll");
 const canvas = $("map");
 let layout = null;
@@ -68,16 +68,16 @@ function draw() {
 function paint() {
   const width = scroll.clientWidth;
   if (!width || !state.nodes.length) return label();
-  const height = state.nodes.length > 2000 ? HEIGHT_LARGE : HEIGHT;
+  const height = HEIGHTS.find(([most]) => state.nodes.length <= most)[1];
   if (!layout) {
-    layout = layOut(state.nodes, width, height, zoom);
-    $("map-space").style.height = `${layout.height}px`;
-    scroll.style.height = `${Math.min(layout.height, height) + 2}px`;
+    layout = layOut(state.nodes, width - 2 * PAD, height - 2 * PAD, zoom);
+    $("map-space").style.height = `${layout.height + 2 * PAD}px`;
+    scroll.style.height = `${viewOf(height)}px`;
     $("zoom-in").disabled = !layout.canGrow;
     $("zoom-out").disabled = !layout.canShrink;
     label();
   }
-  const viewHeight = Math.min(layout.height, height) + 2;
+  const viewHeight = viewOf(height);
   const ratio = devicePixelRatio || 1;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(viewHeight * ratio)) {
     canvas.width = Math.round(width * ratio);
@@ -86,12 +86,14 @@ function paint() {
     canvas.style.height = `${viewHeight}px`;
   }
   const context = canvas.getContext("2d");
-  context.setTransform(ratio, 0, 0, ratio, 0, -scroll.scrollTop * ratio);
-  context.clearRect(0, scroll.scrollTop, width, viewHeight);
+  context.setTransform(ratio, 0, 0, ratio, PAD * ratio, (PAD - scroll.scrollTop) * ratio);
+  context.clearRect(-PAD, scroll.scrollTop - PAD, width, viewHeight);
   paintLeaves(context);
   paintNodes(context, scroll.scrollTop, scroll.scrollTop + viewHeight);
   return undefined;
 }
+
+const viewOf = (height) => Math.min(layout.height + 2 * PAD, height);
 
 function paintLeaves(context) {
   if (!layout.heading) return;
@@ -190,7 +192,7 @@ function onMove(event) {
 
 function hit(event) {
   const box = canvas.getBoundingClientRect();
-  return nodeAt(layout, event.clientX - box.left, event.clientY - box.top + scroll.scrollTop);
+  return nodeAt(layout, event.clientX - box.left - PAD, event.clientY - box.top - PAD + scroll.scrollTop);
 }
 
 function onKey(event) {
@@ -221,8 +223,8 @@ function zoomBy(step) {
   requestAnimationFrame(() => { reveal(); draw(); });
 }
 
-function legendItem({ letter, name, says }) {
-  const glyph = h("canvas", { "aria-hidden": "true", "data-letter": letter, width: 28, height: 28 });
+function legendItem({ letter, name, says, idle }) {
+  const glyph = h("canvas", { "aria-hidden": "true", "data-letter": letter, "data-idle": idle, width: 28, height: 28 });
   drawLegend(glyph);
   return h("li", { title: says }, glyph, `${name}`);
 }
@@ -230,5 +232,5 @@ function legendItem({ letter, name, says }) {
 function drawLegend(glyph) {
   const context = glyph.getContext("2d");
   context.clearRect(0, 0, 28, 28);
-  drawCell(context, glyph.dataset.letter, 3, 3, 22, false);
+  drawCell(context, glyph.dataset.letter, 3, 3, 22, "idle" in glyph.dataset);
 }

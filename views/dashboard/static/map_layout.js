@@ -42,10 +42,10 @@ function placed(leaves, widest, width, cell) {
   let y = 0;
   let tallest = 0;
   for (const leaf of leaves) {
-    const across = acrossOf(leaf.indexes.length, tile, width);
+    const across = acrossOf(leaf.indexes.length, tile, leafGap, width + nodeGap);
     const down = Math.ceil(leaf.indexes.length / across);
     const block = { name: leaf.name, width: across * tile.width - nodeGap, height: heading + down * tile.height - nodeGap };
-    if (x > 0 && x + block.width > width) {
+    if (x > 0 && x + block.width > width + 1) {
       x = 0;
       y += tallest + leafGap;
       tallest = 0;
@@ -60,11 +60,13 @@ function placed(leaves, widest, width, cell) {
   return { rects, blocks, tile, heading, height: y + tallest };
 }
 
-// A leaf is about as wide as three of its heights, and never wider than the map.
-function acrossOf(nodesCount, tile, width) {
+// A leaf is about three times as wide as high; then as many as fit side by side fill the width.
+function acrossOf(nodesCount, tile, leafGap, width) {
   const most = Math.max(1, Math.floor(width / tile.width));
-  if (nodesCount * tile.width <= Math.min(width, 4 * tile.width)) return Math.min(most, nodesCount);
-  return Math.min(most, Math.max(4, Math.ceil(Math.sqrt((nodesCount * 3 * tile.height) / tile.width))));
+  if (nodesCount <= 4) return Math.min(most, nodesCount);
+  const wanted = Math.min(most, Math.max(4, Math.ceil(Math.sqrt((nodesCount * 3 * tile.height) / tile.width))));
+  const beside = Math.max(1, Math.floor((width + leafGap) / (wanted * tile.width + leafGap)));
+  return Math.min(nodesCount, Math.max(1, Math.floor((width - (beside - 1) * leafGap) / beside / tile.width)));
 }
 
 export function nodeAt(layout, x, y) {

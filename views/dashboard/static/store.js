@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { setNow } from "./times.js";
 
-export const state = { run: "", version: 0, nodes: [], incidents: new Map(), waiting: [], alarms: [], jobs: [], unwell: [], leaves: {}, log: {}, mode: "", goodput: {} };
+export const state = { run: "", version: 0, nodes: [], incidents: new Map(), waiting: [], alarms: [], jobs: [], unwell: [], leaves: {}, log: {}, mode: "" };
 const INCIDENTS_MAX = 1000;
 const listeners = new Map();
 
@@ -36,7 +36,7 @@ export async function load() {
 export function apply(changes) {
   if (changes.version !== undefined) state.version = changes.version;
   const parts = new Set(Object.keys(changes));
-  for (const name of ["alarms", "waiting", "jobs", "unwell", "leaves", "log", "mode", "connected", "ready"]) {
+  for (const name of ["alarms", "waiting", "jobs", "unwell", "leaves", "log", "mode", "connected", "ticking", "ready"]) {
     if (parts.has(name)) state[name] = changes[name];
   }
   setNow(state.log.log_time_ms);

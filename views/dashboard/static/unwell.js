@@ -5,7 +5,7 @@ import { BY_LETTER } from "./health.js";
 import { href } from "./place.js";
 import { on, state } from "./store.js";
 
-const SHOWN_MAX = 24;
+const SHOWN_MAX = 9; // the worst come first; the map has all
 
 export function startUnwell() {
   on(["all", "unwell"], draw);

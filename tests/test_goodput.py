@@ -19,6 +19,7 @@ from nemesis.schemas.inferred import (
     IncidentClosed,
     IncidentCosted,
     IncidentGrouped,
+    IncidentOpened,
     JobResumed,
     TimeParts,
 )
@@ -240,6 +241,27 @@ def test_a_job_that_stands_still_and_goes_on_without_a_word_was_stalled() -> Non
     assert run.resumptions == []
 
 
+def test_a_verdict_explains_the_stalls_since_its_incident_began() -> None:
+    run = Run()
+    run.sampled(0)
+    run.train(1, 40)
+    run.wait(14)
+    run.train(41, 80)
+    began_ns = run.log.now_ns
+    run.wait(9)
+    run.train(81, 100)
+    opened = IncidentOpened(
+        at_ns=run.log.now_ns, reason="r", incident=INCIDENT, trigger="verdict", began_ns=began_ns
+    )
+    run.log.event("incident_opened", opened)
+    run.verdict("network.link")
+    run.train(101, 120)
+    run.closed()
+    assert seconds(run.costs[0].parts) == {"detection": 9}
+    parts = seconds(run.end().parts)
+    assert (parts["stalled"], parts["detection"]) == (14, 9)
+
+
 def test_a_stall_that_passes_by_itself_after_a_verdict_costs_what_it_lasted() -> None:
     run = Run()
     run.sampled(0)
@@ -440,6 +462,19 @@ acts: st.SearchStrategy[Act] = st.one_of(
     ),
     st.just(lambda run: run.verdict("none", verdict="no-fault")),
     st.just(lambda run: run.held()),
+    st.just(
+        lambda run: run.log.event(
+            "incident_opened",
+            IncidentOpened(
+                at_ns=run.log.now_ns,
+                reason="r",
+                incident=INCIDENT,
+                trigger="verdict",
+                began_ns=run.submitted_ns,
+                jobs=("llama",),
+            ),
+        )
+    ),
     st.tuples(st.sampled_from(("0-3", "0-2", "0", "")), st.sampled_from(("act", "approve"))).map(
         lambda drawn: lambda run: run.decided(*drawn)
     ),

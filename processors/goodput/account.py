@@ -26,6 +26,7 @@ PARTS: Final[tuple[Part, ...]] = get_args(Part)
 SECOND_NS: Final = 1_000_000_000
 STEPS_KEPT: Final = 64
 USUAL_AT: Final = 4  # the fastest quarter: right as long as fewer than three quarters were slowed
+STALLS_MAX: Final = 32  # stalls that a later verdict can still explain
 COSTS_MAX: Final = 64  # incidents of one job whose cost may still grow
 AS_USUAL_MIN: Final = 30  # steps within a tenth of the usual time: it is slow no more
 STEP_NS_MAX: Final = 86_400 * SECOND_NS  # what no step takes
@@ -38,6 +39,13 @@ class Stretch(msgspec.Struct, array_like=True):
     part: Part
     ns: int
     incident: str = ""
+
+
+class Stall(msgspec.Struct, array_like=True):
+    """Time without a step that nobody has explained yet."""
+
+    until_ns: int
+    ns: int
 
 
 class Cost(msgspec.Struct, array_like=True):
@@ -93,6 +101,7 @@ class Account(msgspec.Struct, kw_only=True):
     blind_until_ns: int = 0
     """Samples taken before show steps of the membership before."""
     costs: dict[str, Cost] = {}
+    stalls: list[Stall] = []
 
     def cut(self, at_ns: int) -> None:
         """All time up to here is what it is taken for now."""
@@ -111,6 +120,14 @@ class Account(msgspec.Struct, kw_only=True):
             if stretch.part == "stalled":
                 stretch.part, stretch.incident = "detection", incident
         self.phase, self.incident = phase, incident
+
+    def explain(self, began_ns: int, incident: str) -> None:
+        """Stalls since an incident began were the way to its verdict."""
+        for stall in self.stalls:
+            if stall.until_ns >= began_ns:
+                self.parts["stalled"] -= stall.ns
+                self._charge("detection", stall.ns, incident)
+        self.stalls = [stall for stall in self.stalls if stall.until_ns < began_ns]
 
     def calm(self, at_ns: int) -> None:
         """Nothing is wrong from here on, as far as is known."""
@@ -223,6 +240,8 @@ class Account(msgspec.Struct, kw_only=True):
                 self._charge("degraded", ns, self.slowed_by)
             else:
                 self._charge(stretch.part, ns, stretch.incident)
+                if stretch.part == "stalled" and ns:
+                    self.stalls = [*self.stalls[1 - STALLS_MAX :], Stall(self.mark_ns, ns)]
         self.stretches = []
         return lost_ns
 

@@ -12,7 +12,8 @@ incident is over (incident).
 - degraded: the share of that time that missing ranks would have done (missing / submitted), and by
   how much steps are longer than usual while a verdict says that something slows the job.
 - redone: a step that had been finished before a rollback, done again.
-- detection: from the last step seen to the first verdict about the job, or the first decision.
+- detection: from the last step seen to the first verdict about the job, or the first decision; and
+  what the job stalled since the incident began.
 - decision: from there to recovery_decided.
 - recovery: from recovery_decided in act mode, or its approval, to the first step of the new
   membership.
@@ -46,6 +47,7 @@ from nemesis.schemas.inferred import (
     IncidentClosed,
     IncidentCosted,
     IncidentGrouped,
+    IncidentOpened,
     JobResumed,
     TimeParts,
 )
@@ -76,6 +78,8 @@ class _State(msgspec.Struct):
     planned: dict[str, _Planned] = {}
     names: dict[str, str] = {}
     """A member's name -> the incident that it was grouped with."""
+    began_ns: dict[str, int] = {}
+    """Incident -> log time of the earliest fact that it was drawn from."""
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -105,6 +109,7 @@ class Goodput:
             "attempt_failed": self._on_attempt,
             "attempt_outcome_unknown": self._on_attempt,
             "membership_reported": self._on_membership,
+            "incident_opened": self._on_opened,
             "incident_grouped": self._on_grouped,
             "incident_closed": self._on_closed,
         }
@@ -202,6 +207,8 @@ class Goodput:
                 account.slowed_by = incident
             if account.phase == "stalled":
                 account.turn(fact.log_time_ns, "decision", incident)
+            if incident in self._state.began_ns:
+                account.explain(self._state.began_ns[incident], incident)
 
     def _on_hold(self, fact: Fact, held: QuiesceDecided, _: Said) -> None:
         account = self._state.accounts.get(held.job)
@@ -255,6 +262,15 @@ class Goodput:
         account.turn(fact.log_time_ns, "recovery", account.incident)
         world = reported.world or len(ranks_of(reported.members)) or account.world
         account.regroup(fact.log_time_ns, min(world, account.world_full), reported.step, "")
+
+    def _on_opened(self, _: Fact, opened: IncidentOpened, __: Said) -> None:
+        began = self._state.began_ns
+        began[opened.incident] = opened.began_ns
+        while len(began) > NAMES_MAX:
+            del began[next(iter(began))]
+        for job in opened.jobs:
+            if (account := self._state.accounts.get(job)) is not None:
+                account.explain(opened.began_ns, opened.incident)
 
     def _on_grouped(self, _: Fact, grouped: IncidentGrouped, __: Said) -> None:
         state = self._state

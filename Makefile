@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+COVERED := processors replay schemas streams
 CODE := actors processors producers replay schemas sim src streams tests views
 
 .DEFAULT_GOAL := help
-.PHONY: help sim test compose-test lint lint-all format bench bench-long campaign scenarios generate clean
+.PHONY: help sim test coverage compose-test lint lint-all format bench bench-long campaign scenarios generate clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -16,6 +17,15 @@ sim: $(VENV)/.runtime ## Start a simulated cluster, break a GPU, watch the job s
 
 test: $(VENV)/.dev ## Run every test, fault tests included; skipped ones are listed with their reason
 	@$(BIN)/python -m pytest
+
+coverage: $(VENV)/.dev ## Run every test and measure the core, child processes too; fails below 95 % (a quarter of an hour)
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest
+	@$(BIN)/coverage combine --quiet
+	@status=0; for folder in $(COVERED); do \
+	  printf '%-12s' "$$folder"; \
+	  $(BIN)/coverage report --include="$$folder/*" --format=total --fail-under=95 || status=1; \
+	done; exit $$status
 
 compose-test: $(VENV)/.dev ## Bring `docker compose up` up for real, kill two services, see recovery, take all down
 	@$(BIN)/python -m pytest -m compose tests/test_compose.py

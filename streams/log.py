@@ -7,7 +7,6 @@ sequence of its subject, the same again is safe: it is refused if it had been st
 from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import msgspec
@@ -77,12 +76,7 @@ class Log:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

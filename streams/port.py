@@ -1,7 +1,6 @@
 """What the runner asks of a log: the real one, or one in memory under a simulated clock."""
 
 from collections.abc import AsyncIterator, Sequence
-from types import TracebackType
 from typing import Protocol, Self
 
 from nemesis.schemas.facts import Record
@@ -15,12 +14,7 @@ class InOrder(Protocol):
 
     async def __aenter__(self) -> Self: ...
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
     async def next(self) -> Sequence[Record]:
         """The next records, at least one; a jump of sequences has expired.

@@ -9,7 +9,6 @@ A jump of the stream's own sequence is no loss: those records have expired.
 """
 
 import asyncio
-from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
@@ -61,12 +60,7 @@ class Reader:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

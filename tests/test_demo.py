@@ -20,6 +20,7 @@ from nemesis.sim.agent import Done, read_journal
 from nemesis.sim.cluster import load_cluster
 from nemesis.sim.scenario import scenarios
 from nemesis.streams.server import ServerInfo, running
+from tests.commands import processes_of
 
 pytestmark = pytest.mark.server
 CLUSTER = load_cluster()
@@ -176,20 +177,6 @@ def started(state: Path, until: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def of_this_run(state: Path) -> list[int]:
-    """Processes whose command line names this run's folder, zombies left out."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if str(state).encode() in words:
-                found.append(int(entry.name))
-    return found
-
-
 def serving(state: Path) -> ServerInfo:
     info = running(state / "demo")
     assert info is not None
@@ -202,12 +189,12 @@ def test_ctrl_c_at_any_moment_leaves_no_process_and_no_port(tmp_path: Path, unti
         port = 0
         if until != "policy:":
             port = int(serving(tmp_path).url.rpartition(":")[2])
-            assert len(of_this_run(tmp_path)) >= 3
+            assert len(processes_of(tmp_path)) >= 3
         os.killpg(process.pid, signal.SIGINT)
         output, _ = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 130
         assert "Traceback" not in output
-    assert of_this_run(tmp_path) == []
+    assert processes_of(tmp_path) == []
     if port:
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", port)) != 0
@@ -236,7 +223,7 @@ def test_a_killed_demo_takes_its_server_and_processes_along(tmp_path: Path) -> N
         process.communicate(timeout=LIMIT_S)
     deadline = threading.Event()
     for _ in range(300):
-        if not of_this_run(tmp_path):
+        if not processes_of(tmp_path):
             break
         deadline.wait(0.1)
-    assert of_this_run(tmp_path) == []
+    assert processes_of(tmp_path) == []

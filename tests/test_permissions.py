@@ -34,8 +34,8 @@ LOUD = set(ROLES) - {"browser"}
 NOBODY: set[str] = set()
 
 
-def publishing() -> dict[str, set[str]]:
-    """Subject -> roles that may publish to it."""
+def publishing_telemetry() -> dict[str, set[str]]:
+    """Subject -> roles that may publish to it: what is seen."""
     table: dict[str, set[str]] = {}
     for token, kind in TELEMETRY.items():
         of_node = kind.owner == "node"
@@ -48,6 +48,12 @@ def publishing() -> dict[str, set[str]]:
     table[f"nemesis.telemetry.{token_of(ODD)}.fabric"] = {"sim"}
     table["nemesis.telemetry.leaf01.fabric"] = {"collector/leaf01", "sim"}
     table["nemesis.telemetry.clock.tick"] = {"ticker"}
+    return table
+
+
+def publishing_events() -> dict[str, set[str]]:
+    """What is concluded, decided and done."""
+    table: dict[str, set[str]] = {}
     for token, kind in EVENTS.items():
         owner = kind.owner.replace(":", "/", 1)
         table[f"nemesis.events.{token}.x"] = NOBODY if kind.owner == ANY_PROCESSOR else {owner}
@@ -56,74 +62,77 @@ def publishing() -> dict[str, set[str]]:
         )
     table["nemesis.events.processor_diverged.x"] = PROCESSORS
     table["nemesis.events.processor_diverged.healer"] = PROCESSORS
+    return table
+
+
+def publishing_positions() -> dict[str, set[str]]:
+    """Where processors stand, and their states."""
+    table: dict[str, set[str]] = {}
     for processor in ("healer", "attribution"):
         table[f"nemesis.cursor.{processor}"] = {f"processor/{processor}"}
         table[f"nemesis.cursor.{processor}.snapshot"] = {f"processor/{processor}"}
         table[f"$O.NEMESIS_STATE.C.processor-{processor}.abc"] = {f"processor/{processor}"}
-    reading = dict.fromkeys(
-        (
-            "$JS.API.CONSUMER.CREATE.NEMESIS.some",
-            "$JS.API.CONSUMER.CREATE.NEMESIS.some.nemesis.events.>",
-            "$JS.API.CONSUMER.MSG.NEXT.NEMESIS.some",
-            "$JS.API.DIRECT.GET.NEMESIS",
-            "$JS.API.DIRECT.GET.NEMESIS.nemesis.events.fault_attributed.x",
-        ),
-        READERS,
-    )
-    forbidden = dict.fromkeys(
-        (
-            "nemesis.events",
-            "nemesis.events.new_kind.x",
-            "nemesis.telemetry.n001.new_kind",
-            "nemesis.other",
-            "anything",
-            "_INBOX_processor.healer.abc.1",
-            "_INBOX_reader.abc.1",
-            "$JS.API.STREAM.DELETE.NEMESIS",
-            "$JS.API.STREAM.PURGE.NEMESIS",
-            "$JS.API.STREAM.MSG.DELETE.NEMESIS",
-            "$JS.API.STREAM.MSG.GET.NEMESIS",
-            "$JS.API.STREAM.LIST",
-            "$JS.API.STREAM.NAMES",
-            "$JS.API.CONSUMER.LIST.NEMESIS",
-            "$JS.API.CONSUMER.NAMES.NEMESIS",
-            "$JS.API.CONSUMER.DELETE.NEMESIS.some",
-            "$JS.API.CONSUMER.DURABLE.CREATE.NEMESIS.some",
-            "$SYS.REQ.SERVER.PING",
-        ),
-        NOBODY,
-    )
-    return {
-        **table,
-        **reading,
-        **forbidden,
-        "nemesis.plan.n001": {"actor/job"},
-        "_INBOX_node.n002.abc.1": {"actor/job"},
-        "nemesis.report.n001.ranks": {"node/n001", "sim"},
-        "nemesis.truth.fault": {"sim"},
-        "$O.NEMESIS_BLOBS.C.node-n001.abc": {"node/n001", "sim"},
-        "$O.NEMESIS_BLOBS.M.abc": {*NODES, "sim"},
-        "$O.NEMESIS_STATE.M.abc": PROCESSORS,
-        "$O.NEMESIS_INCIDENTS.C.archivist.abc": {"archivist"},
-        "$O.NEMESIS_INCIDENTS.M.abc": {"archivist"},
-        "$JS.API.STREAM.INFO.NEMESIS": {*READERS, "admin"},
-        "$JS.API.STREAM.CREATE.NEMESIS": {"admin"},
-        "$JS.API.STREAM.UPDATE.NEMESIS": {"admin"},
-        "$JS.API.STREAM.INFO.NEMESIS_TRUTH": {"sim", "admin"},
-        "$JS.API.DIRECT.GET.NEMESIS_TRUTH": {"sim"},
-        "$JS.API.CONSUMER.CREATE.NEMESIS_TRUTH.some": {"sim"},
-        "$JS.API.DIRECT.GET.NEMESIS.nemesis.events.log_measured.log": {
-            *READERS,
-            *NODES,
-            "collector/leaf01",
-            "sim",
-        },
-        "$JS.API.DIRECT.GET.OBJ_NEMESIS_BLOBS": {*PROCESSORS, "archivist", "reader"},
-        "$JS.API.DIRECT.GET.OBJ_NEMESIS_STATE": {*PROCESSORS, "archivist", "reader"},
-        "$JS.API.DIRECT.GET.OBJ_NEMESIS_INCIDENTS": {"archivist", "reader"},
-    }
+    return table
 
 
+READING = (
+    "$JS.API.CONSUMER.CREATE.NEMESIS.some",
+    "$JS.API.CONSUMER.CREATE.NEMESIS.some.nemesis.events.>",
+    "$JS.API.CONSUMER.MSG.NEXT.NEMESIS.some",
+    "$JS.API.DIRECT.GET.NEMESIS",
+    "$JS.API.DIRECT.GET.NEMESIS.nemesis.events.fault_attributed.x",
+)
+FORBIDDEN = (
+    "nemesis.events",
+    "nemesis.events.new_kind.x",
+    "nemesis.telemetry.n001.new_kind",
+    "nemesis.other",
+    "anything",
+    "_INBOX_processor.healer.abc.1",
+    "_INBOX_reader.abc.1",
+    "$JS.API.STREAM.DELETE.NEMESIS",
+    "$JS.API.STREAM.PURGE.NEMESIS",
+    "$JS.API.STREAM.MSG.DELETE.NEMESIS",
+    "$JS.API.STREAM.MSG.GET.NEMESIS",
+    "$JS.API.STREAM.LIST",
+    "$JS.API.STREAM.NAMES",
+    "$JS.API.CONSUMER.LIST.NEMESIS",
+    "$JS.API.CONSUMER.NAMES.NEMESIS",
+    "$JS.API.CONSUMER.DELETE.NEMESIS.some",
+    "$JS.API.CONSUMER.DURABLE.CREATE.NEMESIS.some",
+    "$SYS.REQ.SERVER.PING",
+)
+PUBLISHING: dict[str, set[str]] = {
+    **publishing_telemetry(),
+    **publishing_events(),
+    **publishing_positions(),
+    **dict.fromkeys(READING, READERS),
+    **dict.fromkeys(FORBIDDEN, NOBODY),
+    "nemesis.plan.n001": {"actor/job"},
+    "_INBOX_node.n002.abc.1": {"actor/job"},
+    "nemesis.report.n001.ranks": {"node/n001", "sim"},
+    "nemesis.truth.fault": {"sim"},
+    "$O.NEMESIS_BLOBS.C.node-n001.abc": {"node/n001", "sim"},
+    "$O.NEMESIS_BLOBS.M.abc": {*NODES, "sim"},
+    "$O.NEMESIS_STATE.M.abc": PROCESSORS,
+    "$O.NEMESIS_INCIDENTS.C.archivist.abc": {"archivist"},
+    "$O.NEMESIS_INCIDENTS.M.abc": {"archivist"},
+    "$JS.API.STREAM.INFO.NEMESIS": {*READERS, "admin"},
+    "$JS.API.STREAM.CREATE.NEMESIS": {"admin"},
+    "$JS.API.STREAM.UPDATE.NEMESIS": {"admin"},
+    "$JS.API.STREAM.INFO.NEMESIS_TRUTH": {"sim", "admin"},
+    "$JS.API.DIRECT.GET.NEMESIS_TRUTH": {"sim"},
+    "$JS.API.CONSUMER.CREATE.NEMESIS_TRUTH.some": {"sim"},
+    "$JS.API.DIRECT.GET.NEMESIS.nemesis.events.log_measured.log": {
+        *READERS,
+        *NODES,
+        "collector/leaf01",
+        "sim",
+    },
+    "$JS.API.DIRECT.GET.OBJ_NEMESIS_BLOBS": {*PROCESSORS, "archivist", "reader"},
+    "$JS.API.DIRECT.GET.OBJ_NEMESIS_STATE": {*PROCESSORS, "archivist", "reader"},
+    "$JS.API.DIRECT.GET.OBJ_NEMESIS_INCIDENTS": {"archivist", "reader"},
+}
 SUBSCRIBING: dict[str, set[str]] = {
     "nemesis.events": {"browser"},
     "nemesis.events.>": NOBODY,
@@ -165,7 +174,7 @@ async def refused(server: Server, role: str) -> tuple[set[str], set[str]]:
         inbox_prefix=inbox_of(user_of(role)),
     )
     # what nobody may do comes last: its refusal says that everything before was judged
-    for subject in (*publishing(), LAST):
+    for subject in (*PUBLISHING, LAST):
         await client.publish(subject, b"")
     for subject in (*SUBSCRIBING, LAST):
         await client.subscribe(subject, cb=ignore)
@@ -183,18 +192,17 @@ def test_nobody_may_do_more_or_less_than_the_table_says(tmp_path: Path) -> None:
     async def body(server: Server) -> None:
         for role in ROLES:
             publish, subscribe = await refused(server, role)
-            assert publish == expected(publishing(), role), role
+            assert publish == expected(PUBLISHING, role), role
             assert subscribe == expected(SUBSCRIBING, role), role
 
     in_cell(tmp_path, body, roles=ROLES)
 
 
 def test_the_table_covers_every_fact_and_every_role() -> None:
-    subjects = publishing()
     for token in TELEMETRY:
-        assert f"nemesis.telemetry.n001.{token}" in subjects
+        assert f"nemesis.telemetry.n001.{token}" in PUBLISHING
     for token, kind in EVENTS.items():
-        allowed = subjects[f"nemesis.events.{token}.healer"]
+        allowed = PUBLISHING[f"nemesis.events.{token}.healer"]
         assert allowed, (token, kind.owner)
         assert allowed <= set(ROLES), (token, kind.owner)
 

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import pytest
@@ -57,12 +56,7 @@ class SlowReader(MemoryReader):
         self._opened.append(self._opened[-1] + 1)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.sleep(0.01)
         self._opened.append(self._opened[-1] - 1)
 

@@ -23,7 +23,7 @@ from nemesis.streams.lookup import subjects
 from nemesis.streams.server import Server, running, state_folder
 from nemesis.streams.status import copies_folder, read_status
 from tests.cells import until
-from tests.commands import nemesis
+from tests.commands import nemesis, processes_of
 
 pytestmark = pytest.mark.server
 LIMIT_S = 60.0
@@ -54,20 +54,6 @@ def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, An
         if process.poll() is None:
             process.terminate()
         process.communicate(timeout=LIMIT_S)
-
-
-def of_this_run(state: Path) -> list[int]:
-    """Processes whose command line names this test's folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if str(state).encode() in words:
-                found.append(int(entry.name))
-    return found
 
 
 def activations(cell: str = "local") -> dict[str, int]:
@@ -101,12 +87,12 @@ def test_a_served_cell_concludes_and_ends_in_order_with_nothing_left(
         assert up["processors"] == up["activated"] == sorted(CATALOGUE)
         assert Path(up["log_folder"]).is_dir()
         asyncio.run(send_and_hear(up))
-        assert len(of_this_run(state)) >= 3  # server, processors, actor
+        assert len(processes_of(state)) >= 3  # server, processors, actor
         process.send_signal(number)
         _, stderr = process.communicate(timeout=LIMIT_S)
     assert process.returncode == status
     assert "Traceback" not in stderr
-    assert of_this_run(state) == []
+    assert processes_of(state) == []
     assert running(state_folder("local")) is None
     assert read_status(copies_folder(state_folder("local"))) == []
 

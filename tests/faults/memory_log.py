@@ -10,7 +10,6 @@ import random
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Sequence
 from hashlib import sha256
-from types import TracebackType
 from typing import Self
 
 from nemesis.schemas.facts import Record
@@ -257,12 +256,7 @@ class MemoryReader:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         return None
 
     async def next(self) -> list[Record]:

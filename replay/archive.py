@@ -68,7 +68,7 @@ async def bring(
     ]
     if case.facts and not case.is_whole:  # what is said of one that is kept whole is a remark
         last_seq = await answered_after(log, case.facts[-1].seq)
-        wanted.append((min(each.first_seq for each in case.facts), last_seq, None))
+        wanted.append((case.from_seq, last_seq, None))
     pieces: list[Piece] = []
     for number, (from_seq, to_seq, part) in enumerate(wanted, 1):
         path = out if len(wanted) == 1 else _numbered(out, number)

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from nemesis.processors.fold import Input
+from nemesis.processors.incident.names import decision_named, incident_named, incident_of
 from nemesis.schemas.decided import Decision
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.inferred import IncidentClosed, IncidentGrouped, IncidentOpened
@@ -28,8 +29,8 @@ class Named(msgspec.Struct, frozen=True, order=True):
     """One fact of an incident that no part holds yet."""
 
     seq: int
-    first_seq: int
-    """The earliest sequence that it was drawn from."""
+    needs: tuple[int, ...]
+    """Itself and what it was drawn from."""
     stored_ns: int
     at_ns: int
 
@@ -50,6 +51,18 @@ class Case(msgspec.Struct, kw_only=True):
     def covered_seq(self) -> int:
         """Everything up to here is kept."""
         return self.parts[-1].to_seq if self.parts else 0
+
+    @property
+    def from_seq(self) -> int:
+        """Where the part that is not kept yet begins."""
+        return min(seq for fact in self.facts for seq in fact.needs if not self._has(seq))
+
+    def forget_kept(self) -> None:
+        """Let go of the facts that parts hold, with all that they were drawn from."""
+        self.facts = [fact for fact in self.facts if not all(map(self._has, fact.needs))]
+
+    def _has(self, seq: int) -> bool:
+        return any(part.from_seq <= seq <= part.to_seq for part in self.parts)
 
     @property
     def is_open(self) -> bool:
@@ -98,10 +111,8 @@ class Cases:
             return
         fact = item.fact(0)
         seq = item.record.seq
-        if seq > case.covered_seq:
-            case.facts.append(
-                Named(seq, min((seq, *fact.cause)), item.record.stored_ns, fact.at_ns)
-            )
+        needs = tuple(sorted({seq, *fact.cause}))
+        case.facts.append(Named(seq, needs, item.record.stored_ns, fact.at_ns))
         match data:
             case IncidentOpened():
                 case.opened_seq = seq
@@ -114,7 +125,7 @@ class Cases:
 
     def case(self, name: str) -> Case:
         """The incident that goes by this name."""
-        id = self._known_as(name)
+        id = self._known_as(incident_of(name))
         return self.by_id.setdefault(id, Case(incident=id))
 
     def found(self, name: str) -> Case:
@@ -123,7 +134,7 @@ class Cases:
         Raises:
             NoSuchIncidentError: there is none, or more than one.
         """
-        id = self._known_as(name)
+        id = self._known_as(incident_of(name))
         alike = [id] if id in self.by_id else [each for each in self.by_id if each.startswith(name)]
         if len(alike) == 1:
             return self.by_id[alike[0]]
@@ -139,7 +150,7 @@ class Cases:
                 yield Due(
                     incident=case.incident,
                     part_index=len(case.parts),
-                    from_seq=min(each.first_seq for each in case.facts),
+                    from_seq=case.from_seq,
                     last_seq=case.facts[-1].seq,
                     last_stored_ns=case.facts[-1].stored_ns,
                     last_at_ns=case.facts[-1].at_ns,
@@ -150,18 +161,20 @@ class Cases:
     def _on_archived(self, case: Case, data: IncidentArchived, seq: int) -> None:
         case.parts.append(data)
         case.archived_seq = seq
-        case.facts = [each for each in case.facts if each.seq > data.to_seq]
+        case.forget_kept()
 
     def _on_grouped(self, case: Case, member: str) -> None:
         """What went by the member's name is of this incident from now on."""
-        if self._known_as(member) == case.incident:
+        name = self._known_as(incident_of(member))
+        if name == case.incident:
             return
-        other = self.by_id.pop(self._known_as(member), None)
-        self._other_names[member] = case.incident
+        other = self.by_id.pop(name, None)
+        for each in (member, name):
+            self._other_names[each] = case.incident
         if other is not None:
-            self._other_names[other.incident] = case.incident
-            mine = [each for each in other.facts if each.seq > case.covered_seq]
-            case.facts = sorted([*case.facts, *mine])
+            case.parts = sorted([*case.parts, *other.parts], key=lambda part: part.to_seq)
+            case.facts = sorted([*case.facts, *other.facts])
+            case.forget_kept()
 
     def _known_as(self, name: str) -> str:
         while (other := self._other_names.get(name)) is not None:
@@ -169,8 +182,8 @@ class Cases:
         return name
 
     def _name_in(self, data: Any) -> str:
-        incident: str = getattr(data, "incident", "")
-        decision: str = getattr(data, "decision", "")
+        incident = data.incident if isinstance(data, IncidentArchived) else incident_named(data)
+        decision = decision_named(data)
         if isinstance(data, Decision) and incident:
             self._other_names.setdefault(decision, incident)
         return incident or self._other_names.get(decision, "")

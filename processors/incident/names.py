@@ -16,6 +16,7 @@ from nemesis.schemas.inferred import (
     IncidentCosted,
     IncidentGrouped,
     IncidentOpened,
+    JobResumed,
 )
 from nemesis.schemas.operated import DecisionApproved, DecisionVetoed, NoteAdded
 
@@ -30,7 +31,7 @@ _OF_INCIDENTS: Final = (
     IncidentClosed,
     IncidentCosted,
 )
-_OF_DECISIONS: Final = (Attempt, DecisionApproved, DecisionVetoed)
+_OF_DECISIONS: Final = (Attempt, DecisionApproved, DecisionVetoed, JobResumed)
 
 
 def incident_of(opened_by: str) -> str:

@@ -19,6 +19,7 @@ from nemesis.cli.protect import protect, unprotect
 from nemesis.cli.provision import credentials, provision
 from nemesis.cli.record import record
 from nemesis.cli.replay import replay
+from nemesis.cli.report import report
 from nemesis.cli.run import run
 from nemesis.cli.schema import schema
 from nemesis.cli.serve import serve
@@ -69,6 +70,7 @@ app.command()(protect)
 app.command()(provision)
 app.command()(record)
 app.command()(replay)
+app.command()(report)
 app.command()(resume)
 app.command()(run)
 app.add_typer(schema, name="schema")

@@ -45,23 +45,17 @@ def incident(
 async def _gather(
     id: str, cell: str, server: str, context: str, credentials: Path | None
 ) -> tuple["Incidents", "Incident | None"]:
-    from nemesis.replay.archive import archived_record, read_cases
     from nemesis.replay.slices import matching
-    from nemesis.views.incidents import Incidents, first_seen, found
+    from nemesis.views.archived import tell
+    from nemesis.views.incidents import Incidents
 
     incidents = Incidents()
     async with await open_log(cell, server, context, credentials) as log:
+        if id:
+            return incidents, (await tell(log, id))[0]
         async for record in matching(log, "nemesis.events.>"):
             incidents.see(record)
-        if not id:
-            return incidents, None
-        one = found(incidents, id)
-        record_seen = await log.get(one.first_seq)
-        if record_seen is None:
-            case = (await read_cases(log)).case(one.id)
-            record_seen = await archived_record(log, case, one.first_seq)
-        one.first_seen = first_seen(record_seen) if record_seen is not None else None
-    return incidents, one
+    return incidents, None
 
 
 async def _cases(

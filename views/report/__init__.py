@@ -1,0 +1,1 @@
+"""The report of one incident: for whoever was not there."""

@@ -37,7 +37,7 @@ from nemesis.schemas.operated import ProcessorActivated
 from nemesis.streams.batch import write
 from nemesis.streams.log import Log, Message
 from nemesis.streams.lookup import subjects
-from nemesis.streams.provision import Limits
+from nemesis.streams.provision import Limits, wanted_streams
 from nemesis.streams.runner import Runner
 from nemesis.streams.server import Server
 from tests.cells import until
@@ -45,17 +45,16 @@ from tests.commands import Ran
 
 pytestmark = pytest.mark.server
 SECOND_NS = 1_000_000_000
-TTL_S = 4  # far above the period of snapshots, as a day is above ten seconds
 SNAPSHOT_PERIOD_S = 0.1
 INCIDENTS = "nemesis.events.incident_archived.*"
 
 
 class Site:
-    """A cell whose telemetry expires within seconds, with attribution at work."""
+    """A cell with attribution at work."""
 
     def __init__(self, folder: Path, *, store_bytes: int = 64 * 2**20) -> None:
-        limits = Limits(log_bytes=2**28, store_bytes=store_bytes)
-        self.server = Server("a", folder=folder / "a", roles=["node/n1"], limits=limits)
+        self.limits = Limits(log_bytes=2**28, store_bytes=store_bytes)
+        self.server = Server("a", folder=folder / "a", roles=["node/n1"], limits=self.limits)
         self.folder = folder
         self.start_ns = time.time_ns()
         self.second = self.sample_seq = 0
@@ -65,7 +64,7 @@ class Site:
         self._numbers: dict[str, int] = {}
 
     async def observe(self, struct: Any, node: str, **fields: Any) -> int:
-        """One observation; samples and ticks are kept for TTL_S."""
+        """One observation."""
         token = {ClockTicked: "tick", KernelLineLogged: "kernel", SampleTaken: "sample",
                  InventoryReported: "inventory"}[struct]  # fmt: skip
         n = self._numbers[f"{node}/{token}"] = self._numbers.get(f"{node}/{token}", 0) + 1
@@ -73,9 +72,8 @@ class Site:
             node=node, start_ns=self.start_ns, n=n, at_ns=self.now_ns, **fields
         )
         log = self.logs["ticker" if token == "tick" else "node/n1"]
-        ttl_s = TTL_S if token in ("tick", "sample") else None
         subject = telemetry_subject(node, token)
-        return await log.publish(subject, encode_observation(data), ttl_s=ttl_s)
+        return await log.publish(subject, encode_observation(data))
 
     async def say(self, role: str, data: msgspec.Struct, key: str, cause: str = "") -> int:
         """One event."""
@@ -140,13 +138,20 @@ class Site:
         await until(there, f"{parts} parts of {incident} are archived", every_s=0.1)
         return (await read_cases(self.logs["reader"])).case(incident).parts
 
-    async def expired(self) -> None:
-        """Nothing is left of any sample."""
+    async def expire(self) -> None:
+        """All samples and ticks expire, now: nobody has to be quicker than they are."""
+        admin = (await self.server.connect("admin")).connection
+        wanted = wanted_streams(self.limits)[0]
 
         async def gone() -> bool:
             return await self.logs["reader"].get(self.sample_seq) is None
 
-        await until(gone, "all samples have expired", every_s=0.1)
+        for age_ns in (SECOND_NS // 10, 0):
+            change = msgspec.json.encode({**wanted, "max_age": age_ns})
+            answer = await admin.request("$JS.API.STREAM.UPDATE.NEMESIS", change)
+            assert b'"error"' not in answer.data
+            await until(gone, "all samples have expired", every_s=0.1)
+        await admin.close()
 
     async def nemesis(self, *arguments: str) -> Ran:
         """A command against this cell, in a process of its own: this one has a loop."""
@@ -219,7 +224,7 @@ def test_a_closed_incident_replays_after_its_telemetry_has_expired(tmp_path: Pat
             assert fresh.returncode == 0, fresh.stdout + fresh.stderr
             assert fresh.stdout.startswith(f"{incident}, from the log:\nequal: ")
             assert len(await subjects(cell.logs["reader"], INCIDENTS)) == 1
-            await cell.expired()
+            await cell.expire()
             old = await cell.nemesis("replay", incident)
             assert old.returncode == 0, old.stdout + old.stderr
             assert old.stdout.startswith(f"{incident}, from the archive:\nequal: ")
@@ -265,7 +270,7 @@ def test_a_killed_archivist_goes_on_and_what_is_open_for_long_is_kept_in_parts(
             async with at_work(cell.archivist(age_s=0.0)):
                 (first,) = await cell.archived(incident)
             assert (first.part_index, first.closed) == (0, False)
-            await cell.expired()
+            await cell.expire()
             listed = await cell.nemesis("incident", "--archived")
             assert listed.stdout.startswith(f"{incident}  open, sequences ")
             await cell.pass_time(12)
@@ -277,7 +282,7 @@ def test_a_killed_archivist_goes_on_and_what_is_open_for_long_is_kept_in_parts(
             assert await process.wait() == 0
             assert (second.part_index, second.closed) == (1, True)
             assert second.object == f"{incident}/1"
-            await cell.expired()
+            await cell.expire()
             ran = await cell.nemesis("replay", incident, "--json")
             assert ran.returncode == 0, ran.stdout + ran.stderr
             reports = msgspec.json.decode(ran.stdout)["parts"]
@@ -306,7 +311,7 @@ def test_a_full_store_is_told_once_and_a_lost_or_damaged_object_by_name(tmp_path
             assert "maximum bytes exceeded" in alarm
             listed = await cell.nemesis("incident", "--archived")
             assert listed.stdout == f"{incident}  over, not archived\n"
-            await cell.expired()
+            await cell.expire()
             lost = await cell.nemesis("replay", incident)
             assert lost.returncode == 3
             assert lost.stderr.startswith(f"nemesis: {incident} was not archived, and sequences ")

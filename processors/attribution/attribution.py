@@ -306,20 +306,24 @@ class Attribution:
         return found
 
     def _is_everybody_heard(self, incident: Incident, jobs: Sequence[str]) -> bool:
-        """Whether every node of these jobs whose NICs are polled was polled since it was asked.
+        """Whether every node of these jobs whose NICs are polled was polled since the evidence.
 
         The loudest rank of a job is seldom the one at fault: what the others' NICs show comes a
-        poll later.
+        poll later, and a link that is down has its time to come back.
         """
         state, now_ns = self._state, self._state.log_time_ns
-        incident.asked_ns = incident.asked_ns or now_ns
+        incident.asked_ns = incident.asked_ns or now_ns - HOLD_NS
         if now_ns - incident.asked_ns > HEARD_NS_MAX:
             return True
-        return all(
-            state.hearing.last_ns.get(node, now_ns) > incident.asked_ns
+        polled = [
+            node
             for job in jobs
             for node in state.inventory.nodes_of(job)
             if node in state.links.nics
+        ]
+        heard_ns = state.hearing.last_ns
+        return all(heard_ns[node] > incident.asked_ns for node in polled) and not (
+            state.links.nodes_down().intersection(polled)
         )
 
     def _end(self, job: str) -> None:

@@ -9,6 +9,8 @@ another, so of those only one that was certainly first is blamed.
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from nemesis.processors.attribution.findings import (
     PROGRAM_FAULT,
     RANK_EXITED,
@@ -56,9 +58,8 @@ def judge_exits(exits: Sequence[Exit], inventory: Inventory, steps: Steps) -> Fi
         return _blamed(job, own, exits, 900_000)
     followed = [each for each in exits if steps.stood_still_before(job, each.at_ns, each.error_ns)]
     if len(followed) == len(exits):
-        return _abstained(
-            f"{_count(exits)} of {job} gave up when it had stood still already", job, exits
-        )
+        reason = f"{_count(exits)} of {job} gave up when it had stood still already"
+        return replace(_abstained(reason, job, exits), provisional=True)
     if len(exits) == 1:
         return _blamed(job, list(exits), exits, 600_000)
     codes = {(each.code, each.signal) for each in exits}
@@ -99,8 +100,13 @@ def _abstained(reason: str, job: str, exits: Sequence[Exit]) -> Finding:
 
 
 def _certainly_first(exits: Sequence[Exit]) -> Exit | None:
-    """The one whose death lies before all others, whatever the clocks' errors are."""
+    """The one whose death lies before all others, whatever the clocks' errors are.
+
+    Not one that aborted: the watchdog that is first to give up is not that of the rank at fault.
+    """
     first = min(exits, key=lambda each: (each.at_ns + _error_ns(each), each.rank))
+    if first.signal == SIGABRT:
+        return None
     for each in exits:
         if each.rank == first.rank:
             continue

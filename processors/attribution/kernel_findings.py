@@ -270,6 +270,14 @@ def _program(node: str, roots: Sequence[_Rooted], inventory: Inventory) -> Findi
     jobs = sorted({seat.job for gpu in _gpus(node, roots) for seat in inventory.seats_of(gpu)})
     culprits = tuple(f"program/{job}" for job in jobs or [UNKNOWN_JOB])
     count = len(_gpus(node, roots))
+    if inventory.jobs and not jobs:
+        return Finding(
+            verdict="class-only",
+            fault_class="app.program",
+            reason=f"a program of no known job faulted on {count} GPU(s) of {node}",
+            confidence_ppm=700_000,
+            level=roots[0].role.level,
+        )
     return Finding(
         verdict="attributed",
         fault_class="app.program",

@@ -7,7 +7,7 @@ link as a whole is named, which says no more than is known. A single short loss 
 lasts, or comes again, is. Several links of one node or one switch share what failed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from nemesis.processors.attribution.findings import LINK_LOST, Finding
@@ -42,16 +42,14 @@ class LinkFinding(NamedTuple):
     """Log time at which it last went down, or the first of them did."""
 
 
-def judge_links(
-    links: Links, heard_ns: Mapping[str, int], inventory: Inventory, now_ns: int
-) -> list[LinkFinding]:
+def judge_links(links: Links, inventory: Inventory, now_ns: int) -> list[LinkFinding]:
     """What the links that something happened to prove; those of nodes without a job nothing."""
     bad: list[Link] = []
     for link in links.by_nic.values():
         if not (link.news or link.down_ns) or not inventory.seats_on(link.node):
             link.news = False
             continue
-        if _is_settled(link, links, heard_ns, now_ns):
+        if _is_settled(link, links, now_ns):
             link.news = False
             if _is_bad(link, now_ns):
                 bad.append(link)
@@ -64,17 +62,21 @@ def judge_links(
     ]
 
 
-def _is_settled(link: Link, links: Links, heard_ns: Mapping[str, int], now_ns: int) -> bool:
+def _is_settled(link: Link, links: Links, now_ns: int) -> bool:
     """Whether both ends had the time to tell, and the link to come back.
 
     A node that is not heard is another matter: its ports go down with it.
     """
     if not link.down_ns:
         return True
-    if now_ns - link.down_ns < GRACE_NS or heard_ns.get(link.node, 0) < link.down_ns:
+    if now_ns - link.down_ns < GRACE_NS or link.sampled_ns < link.down_ns:
         return False
+    if link.gone_ns or (link.near.down_ns and link.far.down_ns):
+        return True
+    # where the ends disagree, the one that saw nothing was perhaps not polled since
     polled_ns = links.polled_ns.get(_switch_of(link.port), 0)
-    return link.far.down_ns > 0 or polled_ns == 0 or polled_ns > link.down_ns
+    is_news = link.changed_ns if link.far.down_ns else link.near.down_ns
+    return polled_ns == 0 or (polled_ns > is_news and link.sampled_ns > link.far.down_ns)
 
 
 def _is_bad(link: Link, now_ns: int) -> bool:

@@ -63,6 +63,8 @@ class Link(msgspec.Struct):
     went_ns: int = 0
     """When it last went down, or the NIC away."""
     changed_ns: int = 0
+    sampled_ns: int = 0
+    """Log time of its node's last sample with NICs."""
     errors_ns: list[tuple[int, int]] = []
     """(log time, errors) of the latest polls with new errors, at either end."""
     news: bool = True
@@ -113,6 +115,10 @@ class Links(msgspec.Struct):
             self.nics[fact.key] = kept(new, _USUAL)
             if old is not None:
                 self._compare(fact, old, new, inventory)
+        if self.by_nic:
+            sampled_ns = {fact.key: fact.log_time_ns for fact in on_time if fact.data.nic_count}
+            for link in self.by_nic.values():
+                link.sampled_ns = sampled_ns.get(link.node, link.sampled_ns)
 
     def take_fabric(self, fact: Fact, inventory: Inventory) -> None:
         """One poll of a switch."""
@@ -135,6 +141,10 @@ class Links(msgspec.Struct):
         self.ports_count[switch] = len(seen)
         self.polled_ns[switch] = fact.log_time_ns
         self.ports[switch] = {name: each for name, each in seen.items() if each != _PORT_USUAL}
+
+    def nodes_down(self) -> set[str]:
+        """Nodes with a link that is down."""
+        return {link.node for link in self.by_nic.values() if link.down_ns}
 
     def forget(self, now_ns: int) -> None:
         """Drop what has been up and quiet for long."""

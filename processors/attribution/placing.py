@@ -156,7 +156,7 @@ def unsay_silence(state: State, node: str) -> None:
 def place_links(state: State) -> None:
     """What the two ends of links tell."""
     now_ns = state.log_time_ns
-    for found in judge_links(state.links, state.hearing.last_ns, state.inventory, now_ns):
+    for found in judge_links(state.links, state.inventory, now_ns):
         jobs = [job for node in found.nodes for job in _jobs_on(state, node)]
         incident = state.incidents.about(found.key)
         incident = incident or state.incidents.of_nodes(found.nodes, now_ns)

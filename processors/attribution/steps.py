@@ -31,7 +31,10 @@ TOLD_PPM: Final = 900_000  # of the ranks: some nodes are always just being poll
 RANKS_MIN: Final = 3  # of two, nobody is the odd one
 USUAL_ROUNDS: Final = 5  # the least of so many is where a rank usually stands
 CLOCK_ERROR_NS: Final = 10_000_000  # NTP within a site
+STEPS_PPM: Final = 1_250_000  # a healthy job is at most one step past its last, which scatter
 WORLD_MAX: Final = 1 << 20
+STEPS_MAX: Final = 1 << 20  # between two polls
+STEP_NS_MAX: Final = 3_600_000_000_000  # longer is nobody's step; products stay within 63 bits
 
 Longs = NDArray[np.int64]
 _INT64: Final = np.dtype("<i8")
@@ -79,7 +82,7 @@ class JobSteps(msgspec.Struct):
     median_ns: int = 0
     late: dict[int, Lateness] = {}
     advanced_ns: int = 0
-    """When the job was last seen to get on, by its nodes' clocks."""
+    """When the job last finished a step, at the latest, by its nodes' clocks."""
     step_ns: int = 0
     """How long a step took."""
     period_ns: int = 0
@@ -143,12 +146,15 @@ class Steps(msgspec.Struct):
         )
 
     def stood_still_before(self, job: str, at_ns: int, error_ns: int) -> bool:
-        """Whether the job had stopped already when something happened at that time."""
+        """Whether the job had stopped already when something happened at that time.
+
+        Only worth asking once its nodes were polled after it.
+        """
         steps = self.jobs.get(job)
         if steps is None or not steps.step_ns:
             return False
-        told_ns = steps.step_ns * 3 // 2 + steps.period_ns
-        return at_ns - steps.advanced_ns > told_ns + CLOCK_ERROR_NS + max(error_ns, CLOCK_ERROR_NS)
+        error_ns = CLOCK_ERROR_NS + max(error_ns, CLOCK_ERROR_NS)
+        return at_ns - steps.advanced_ns > steps.step_ns * STEPS_PPM // 1_000_000 + error_ns
 
     def forget(self, job: str) -> None:
         """The job is over, or goes on in another membership."""
@@ -178,10 +184,16 @@ def _take(job: JobSteps, facts: Sequence[Fact]) -> None:
     if not news.any():
         return
     table, at_ns, rank = table[news], at_ns[news], rank[news]
+    before = step[rank]
     step[rank] = table[:, _STEP]
-    job.advanced_ns = max(job.advanced_ns, int(at_ns.max()))
-    job.step_ns = max(0, int(table[:, _STEP_NS].max()))
-    job.period_ns = facts[-1].data.period_ns or job.period_ns
+    job.step_ns = min(max(0, int(table[:, _STEP_NS].max())), STEP_NS_MAX)
+    job.period_ns = min(facts[-1].data.period_ns, STEP_NS_MAX) or job.period_ns
+    # a job that went on until it was polled finished as many steps as fit into the time since the
+    # last poll; one that finished fewer stopped about so many steps after that
+    finished = (table[:, _STEP] - before).clip(0, STEPS_MAX)
+    stopped_ns = at_ns - job.period_ns + (finished + 1) * job.step_ns
+    last_ns = np.where(before == ABSENT, at_ns, np.minimum(at_ns, stopped_ns))
+    job.advanced_ns = max(job.advanced_ns, int(last_ns.max()))
     timed = table[:, _OWN_NS] > 0
     own[rank[timed]] = table[timed, _OWN_NS]
     np.frombuffer(job.told, np.int8)[rank[timed]] = 1

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nemesis.processors.attribution.exits import judge_exits
+from nemesis.processors.attribution.exits import SIGABRT, judge_exits
 from nemesis.processors.attribution.findings import (
     NODE_SILENT,
     NOT_UNDERSTOOD,
@@ -42,7 +42,7 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
         clues = [clue for clue in incident.clues if clue.node == node]
         finding = judge_kernel(node, clues, inventory)
         if finding is not None:
-            found.append(_weighed(finding, clues, inventory, steps))
+            found.append(_weighed(finding, clues, incident, inventory, steps))
     exited = judge_exits(incident.exits, inventory, steps)
     stuck = incident.stuck
     if stuck is not None and exited is not None and not exited.culprits:
@@ -56,7 +56,11 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
 
 
 def _weighed(
-    finding: Finding, clues: Sequence[Clue], inventory: Inventory, steps: Steps
+    finding: Finding,
+    clues: Sequence[Clue],
+    incident: Incident,
+    inventory: Inventory,
+    steps: Steps,
 ) -> Finding:
     """A program that only lost its channels may have been ended by what stopped its job."""
     if finding.level != PROGRAM_FAULT or not all(
@@ -67,17 +71,20 @@ def _weighed(
         return finding
     jobs = {seat.job for seat in inventory.seats_on(clues[0].node)}
     at_ns = min(each.at_ns for each in clues if each.level)
-    if not any(steps.stood_still_before(job, at_ns, 0) for job in jobs):
+    aborted = {each.pid for each in incident.exits if each.signal == SIGABRT}
+    ended = aborted.issuperset(each.message.pid for each in clues if each.level)
+    if not ended and not any(steps.stood_still_before(job, at_ns, 0) for job in jobs):
         return replace(finding, provisional=True)
     return replace(
         finding,
         verdict="insufficient",
         fault_class="unknown",
-        reason=f"processes on {clues[0].node} ended in the middle of their work, after their job"
-        " had stopped",
+        reason=f"processes on {clues[0].node} ended in the middle of their work, and what made them"
+        " end is not said",
         confidence_ppm=0,
         level=UNEXPLAINED,
         culprits=(),
+        provisional=True,
         missing=("the kernel logs and NIC counters of the job's other nodes",),
     )
 

@@ -8,17 +8,20 @@ import numpy as np
 from nemesis.processors.attribution.attribution import Attribution
 from nemesis.processors.processor import Processor
 from nemesis.schemas import operated
-from nemesis.schemas.channels import GPU_CHANNELS
+from nemesis.schemas.channels import GPU_CHANNELS, HOST_CHANNELS, NIC_CHANNELS, STEP_CHANNELS
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.schemas.observed import (
     ClockTicked,
     CollectiveRecorded,
+    FabricSampled,
     GpuDescribed,
     GroupDigest,
     InventoryReported,
     KernelLineLogged,
+    NicDescribed,
     Observation,
+    PortSeen,
     ProcessExited,
     SampleTaken,
     SpoolAnnounced,
@@ -76,6 +79,12 @@ class Log:
     def sample(self, node: str, **fields: Any) -> Sequence[Conclusion]:
         """A node is polled."""
         return self._observe("sample", SampleTaken, node, **fields)
+
+    def fabric(self, switch: str, *ports: PortSeen, **fields: Any) -> Sequence[Conclusion]:
+        """A switch is polled."""
+        return self._observe(
+            "fabric", FabricSampled, switch, switch=f"switch/{switch}", ports=ports, **fields
+        )
 
     def spooled(self, node: str) -> Sequence[Conclusion]:
         """A node says that it was cut off from the log."""
@@ -149,7 +158,43 @@ def cluster(*nodes: str, log: Log | None = None) -> Log:
     return log
 
 
+def wired(*nodes: str, nics: int = 3) -> Log:
+    """As `cluster`, with NICs: the first ones on leaf1, the others each on a leaf of its own."""
+    log = Log()
+    for at, node in enumerate(nodes):
+        places = tuple(
+            NicDescribed(
+                name=f"mlx5_{index}",
+                pci=f"0000:{0x40 + index:x}:00.0",
+                switch_port=f"port/leaf{index + 1}/{at + 1}",
+            )
+            for index in range(nics)
+        )
+        log.inventory(node, "0000:1b:00.0", "0000:1c:00.0", nics=places)
+    log.submitted(*nodes)
+    return log
+
+
+def _block(channels: Sequence[str], rows: Sequence[dict[str, int]]) -> bytes:
+    values = [row.get(channel, 0) for row in rows for channel in channels]
+    return np.array(values, "<i8").tobytes()
+
+
 def gpu_block(*rows: dict[str, int]) -> bytes:
     """A sample's GPU section: a row a GPU, the channels that are not zero."""
-    values = [row.get(channel, 0) for row in rows for channel in GPU_CHANNELS]
-    return np.array(values, "<i8").tobytes()
+    return _block(GPU_CHANNELS, rows)
+
+
+def nic_block(*rows: dict[str, int]) -> bytes:
+    """A sample's NIC section; ports are up unless a row says otherwise."""
+    return _block(NIC_CHANNELS, [{"port_up": 1, **row} for row in rows])
+
+
+def host_block(**readings: int) -> bytes:
+    """A sample's host section."""
+    return _block(HOST_CHANNELS, [readings])
+
+
+def step_block(*rows: dict[str, int]) -> bytes:
+    """A sample's steps."""
+    return _block(STEP_CHANNELS, rows)

@@ -9,10 +9,21 @@ from hypothesis import strategies as st
 
 from nemesis.processors.attribution.attribution import Attribution
 from nemesis.processors.processor import Processor
+from nemesis.schemas.channels import ABSENT, NIC_CHANNELS
 from nemesis.schemas.facts import Fact, encode_conclusion
 from nemesis.schemas.inferred import FaultAttributed
-from nemesis.schemas.observed import GroupDigest, OperationSeen
-from tests.attribution_log import SECOND_NS, Log, cluster, gpu_block, xid
+from nemesis.schemas.observed import GroupDigest, OperationSeen, PortSeen
+from tests.attribution_log import (
+    SECOND_NS,
+    Log,
+    cluster,
+    gpu_block,
+    host_block,
+    nic_block,
+    step_block,
+    wired,
+    xid,
+)
 from tests.test_attribution import recovered
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -95,9 +106,55 @@ evidence: st.SearchStrategy[Act] = st.one_of(
         st.booleans(),
     ),
 )
+rows = st.fixed_dictionaries(
+    {
+        "port_up": st.integers(0, 1),
+        "link_downed_count": st.integers(0, 2),
+        "symbol_error_count": st.sampled_from((0, 7, 900)),
+    }
+)
+nics = st.lists(rows, min_size=1, max_size=2).map(lambda own: nic_block(*own))
+own_times = st.sampled_from((ABSENT, 0, 900_000_000, 2_000_000_000))
+
+
+@st.composite
+def polls(draw: st.DrawFn) -> Act:
+    """One poll of a node, whole or broken, with its NICs, a rank's step and what slows it."""
+    node, block = draw(nodes), draw(st.one_of(nics, st.just(b"torn")))
+    row = {
+        "rank": draw(st.integers(-1, 9)),
+        "step": draw(st.integers(-1, 9)),
+        "step_ns": draw(own_times),
+        "own_ns": draw(own_times),
+    }
+    reasons = draw(st.sampled_from((0, 0x1, 0x20, 0x80, ABSENT)))
+    return lambda log: log.sample(
+        node,
+        nic_count=max(1, len(block) // (8 * len(NIC_CHANNELS))),
+        nic=block,
+        gpu_count=1,
+        gpu=gpu_block({"clock_event_reasons": reasons, "sm_clock_mhz": 1500}),
+        host=host_block(cpu_pressure_ppm=900_000),
+        job="llama",
+        step_count=1,
+        steps=step_block(row),
+        period_ns=SECOND_NS,
+    )
+
+
+def _switch_polled(number: int, *, up: bool, errors: int) -> Act:
+    port = PortSeen(port=str(number), peer=f"nic/n{number}/mlx5_0", up=up, crc_error_count=errors)
+    return lambda log: log.fabric("leaf1", port)
+
+
 acts: st.SearchStrategy[Act] = st.one_of(
     evidence,
     evidence,
+    polls(),
+    polls(),
+    st.builds(
+        _switch_polled, st.integers(1, 4), up=st.booleans(), errors=st.sampled_from((0, 500))
+    ),
     st.builds(lambda seconds: lambda log: log.tick(seconds), st.sampled_from((0.4, 1, 2, 70))),
     st.builds(
         lambda node, value: (
@@ -131,7 +188,7 @@ def written(processor: Processor, facts: Sequence[Fact]) -> list[bytes]:
 
 
 def facts_of(actions: Sequence[Act]) -> list[Fact]:
-    log = cluster(*NODES)
+    log = wired(*NODES, nics=2)
     for act in actions:
         act(log)
     log.tick(3)
@@ -218,3 +275,20 @@ def test_the_state_stays_small_however_long_the_log_is() -> None:
         log.tick(700)
         sizes.append(len(log.processor.snapshot()))
     assert max(sizes[1:]) <= sizes[0] * 1.1
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(polls(), max_size=12), st.lists(st.integers(0, 11), max_size=4))
+def test_samples_that_are_read_together_say_what_each_says_alone(
+    actions: list[Act], looks: list[int]
+) -> None:
+    together, alone = wired(*NODES, nics=2), wired(*NODES, nics=2)
+    for log in (together, alone):
+        for _ in range(6):
+            for at, act in enumerate(actions):
+                act(log)
+                if log is alone or at in looks:
+                    log.processor.snapshot()
+            log.tick(2)
+    assert together.verdicts == alone.verdicts
+    assert together.processor.snapshot() == alone.processor.snapshot()

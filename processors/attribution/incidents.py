@@ -15,6 +15,8 @@ SIGNS_MAX: Final = 5  # lines that are not understood: enough to see what they a
 EXITS_MAX: Final = 4096  # a job's ranks die together; their names are evidence only up to here
 
 
+SLOW: Final = "slow "
+"""What the keys of findings about slow ranks begin with."""
 LINK_KINDS: Final = ("link_down", "link_up")
 
 
@@ -150,6 +152,11 @@ class Incident(msgspec.Struct, kw_only=True):
         """Whether all that it has are lines that nobody understands."""
         noise = all(each.message.kind == "not_understood" for each in self.clues)
         return noise and not (self.exits or self.stuck or self.silences or self.told)
+
+    def is_slowness(self) -> bool:
+        """Whether all that it has are ranks that keep their job waiting: that breaks nothing."""
+        others = self.clues or self.exits or self.stuck or self.silences
+        return bool(self.told) and not others and all(key.startswith(SLOW) for key in self.told)
 
     def has_link_down(self) -> bool:
         """Whether all that it has are links, and one of them is still down."""

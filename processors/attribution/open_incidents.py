@@ -49,7 +49,7 @@ class Incidents(msgspec.Struct):
     def on_node(self, node: str, now_ns: int, device: str = "") -> Incident | None:
         """The one that evidence on this node belongs to; about the same device it may be older."""
         for incident in reversed(self.open_ones):
-            if node not in incident.nodes:
+            if node not in incident.nodes or incident.is_slowness():
                 continue
             age_ns = now_ns - incident.changed_ns
             if age_ns <= JOIN_NS or (device and incident.concerns(node, device)):
@@ -100,6 +100,8 @@ class Incidents(msgspec.Struct):
         for incident in self.open_ones:
             if incident.recovered or now_ns - incident.changed_ns > gathered_ns:
                 continue
+            if incident.is_slowness():
+                continue
             if incident.job == exited.job or _touches(incident, exited.job, inventory):
                 return incident
         return None
@@ -111,7 +113,7 @@ class Incidents(msgspec.Struct):
         recent = [
             each
             for each in self.open_ones
-            if now_ns - each.changed_ns <= within_ns and not each.recovered
+            if now_ns - each.changed_ns <= within_ns and not (each.recovered or each.is_slowness())
         ]
         for incident in reversed(recent):
             if any(node in incident.nodes for node in nodes):
@@ -130,6 +132,8 @@ class Incidents(msgspec.Struct):
         """The latest one that touches one of these jobs."""
         for incident in reversed(self.open_ones):
             if incident.recovered or now_ns - incident.changed_ns > JOIN_NS:
+                continue
+            if incident.is_slowness():
                 continue
             if any(job == incident.job or _touches(incident, job, inventory) for job in jobs):
                 return incident

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from nemesis.processors.attribution.findings import PROGRAM_FAULT, STRAGGLER, Finding
 from nemesis.processors.attribution.holdback import Held
-from nemesis.processors.attribution.incidents import Clue, Exit, Incident
+from nemesis.processors.attribution.incidents import SLOW, Clue, Exit, Incident
 from nemesis.processors.attribution.kernel_rules import FALLOUT_XIDS, role_of
 from nemesis.processors.attribution.link_findings import judge_links
-from nemesis.processors.attribution.open_incidents import JOIN_NS, QUIET_NS
+from nemesis.processors.attribution.open_incidents import QUIET_NS
 from nemesis.processors.attribution.slow_findings import judge_slowness
 from nemesis.processors.attribution.state import State
 from nemesis.schemas.facts import Fact
@@ -135,7 +135,11 @@ def place_silence(state: State, tick: Fact) -> None:
     for silence in state.hearing.fallen_silent(tick, state.inventory):
         seats = [seat for node in silence.nodes for seat in state.inventory.seats_on(node)]
         job = seats[0].job if seats else ""
-        incident = state.incidents.of_job(job, silence.nodes, now_ns, JOIN_NS)
+        incident = state.incidents.of_nodes(silence.nodes, now_ns)
+        if incident is None:
+            incident = state.incidents.unexplained([job], now_ns, state.inventory)
+            if incident is not None and not has_followers_only(state, incident, silence.since_ns):
+                incident = None
         if incident is None:
             opened_by = f"{tick.id} {' '.join(silence.nodes)}"
             incident = state.incidents.open(opened_by, now_ns, late=False)
@@ -173,11 +177,11 @@ def place_slow(state: State) -> None:
     state.steps.close_round(now_ns, state.inventory)
     found = judge_slowness(state.steps, state.slowness, state.inventory, now_ns)
     for job, node, finding in found:
-        key = f"slow {job} {node}"
+        key = f"{SLOW}{job} {node}"
         incident = state.incidents.about(key)
         _tell(state, incident, key, (node,), finding)
     state.slowness.forget([job for job in state.steps.jobs if not state.steps.is_watched(job)])
-    _end_slow(state, {f"slow {each.job} {each.node}" for each in found})
+    _end_slow(state, {f"{SLOW}{each.job} {each.node}" for each in found})
 
 
 def _end_slow(state: State, slow: set[str]) -> None:
@@ -185,7 +189,7 @@ def _end_slow(state: State, slow: set[str]) -> None:
     now_ns = state.log_time_ns
     for incident in state.incidents.open_ones:
         for key, finding in incident.told.items():
-            if not key.startswith("slow ") or finding.signature or finding.level != STRAGGLER:
+            if not key.startswith(SLOW) or finding.signature or finding.level != STRAGGLER:
                 continue
             if key in slow:
                 incident.changed_ns = now_ns

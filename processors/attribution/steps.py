@@ -31,16 +31,16 @@ TOLD_PPM: Final = 900_000  # of the ranks: some nodes are always just being poll
 RANKS_MIN: Final = 3  # of two, nobody is the odd one
 USUAL_ROUNDS: Final = 5  # the least of so many is where a rank usually stands
 CLOCK_ERROR_NS: Final = 10_000_000  # NTP within a site
-STEPS_PPM: Final = 1_250_000  # a healthy job is at most one step past its last, which scatter
 WORLD_MAX: Final = 1 << 20
-STEPS_MAX: Final = 1 << 20  # between two polls
-STEP_NS_MAX: Final = 3_600_000_000_000  # longer is nobody's step; products stay within 63 bits
+STEPS_MAX: Final = 100_000  # between two polls; times STEP_NS_MAX it stays within 63 bits
+STEP_NS_MAX: Final = 3_600_000_000_000  # longer is nobody's step
 
 Longs = NDArray[np.int64]
 _INT64: Final = np.dtype("<i8")
 _RANK, _STEP, _STEP_NS, _OWN_NS = (
     STEP_CHANNELS.index(name) for name in ("rank", "step", "step_ns", "own_ns")
 )
+_AT_NS, _PERIOD_NS, _COLUMNS = len(STEP_CHANNELS), len(STEP_CHANNELS) + 1, len(STEP_CHANNELS) + 2
 _ROUNDS_MASK: Final = (1 << ROUNDS_KEPT) - 1
 
 
@@ -154,7 +154,8 @@ class Steps(msgspec.Struct):
         if steps is None or not steps.step_ns:
             return False
         error_ns = CLOCK_ERROR_NS + max(error_ns, CLOCK_ERROR_NS)
-        return at_ns - steps.advanced_ns > steps.step_ns * STEPS_PPM // 1_000_000 + error_ns
+        spared_ns = steps.step_ns * 3 // 2 + steps.period_ns // 10
+        return at_ns - steps.advanced_ns > spared_ns + error_ns
 
     def forget(self, job: str) -> None:
         """The job is over, or goes on in another membership."""
@@ -172,45 +173,54 @@ def _job_of(world: int) -> JobSteps:
 
 
 def _take(job: JobSteps, facts: Sequence[Fact]) -> None:
-    rows = _rows(facts)
-    if rows is None:
+    tables = [table for fact in facts if (table := _table(fact)) is not None]
+    if not tables:
         return
-    table, at_ns = rows
+    table = np.concatenate(tables)
+    table = table[
+        (table[:, _RANK] >= 0) & (table[:, _RANK] < len(job.told)) & (table[:, _STEP] >= 0)
+    ]
+    if len(tables) > 1 and len(np.unique(table[:, _RANK])) < len(table):
+        # two nodes speak for one rank: the later one counts, as if each had been read at once
+        for fact in facts:
+            _take(job, [fact])
+        return
+    _take_rows(job, table)
+
+
+def _table(fact: Fact) -> Longs | None:
+    """The rows of a sample, with the time and the period of its poll; None of a broken block."""
+    count, size = fact.data.step_count, len(fact.data.steps)
+    if size % (8 * count) or size < 8 * count * len(STEP_CHANNELS):
+        return None
+    table = np.empty((count, _COLUMNS), np.int64)
+    whole = np.frombuffer(fact.data.steps, _INT64).reshape(count, -1)
+    table[:, :_AT_NS] = whole[:, :_AT_NS]
+    table[:, _AT_NS] = fact.at_ns
+    table[:, _PERIOD_NS] = min(fact.data.period_ns, STEP_NS_MAX)
+    return table
+
+
+def _take_rows(job: JobSteps, table: Longs) -> None:
+    """Rows of different ranks, or of one sample."""
     step, own = np.frombuffer(job.step, np.int64), np.frombuffer(job.own_ns, np.int64)
-    table_ok = (table[:, _RANK] >= 0) & (table[:, _RANK] < len(step)) & (table[:, _STEP] >= 0)
-    table, at_ns = table[table_ok], at_ns[table_ok]
-    rank = table[:, _RANK]
-    news = step[rank] != table[:, _STEP]
-    if not news.any():
+    table = table[step[table[:, _RANK]] != table[:, _STEP]]
+    if not len(table):
         return
-    table, at_ns, rank = table[news], at_ns[news], rank[news]
+    rank, at_ns, period_ns = table[:, _RANK], table[:, _AT_NS], table[:, _PERIOD_NS]
+    step_ns = table[:, _STEP_NS].clip(0, STEP_NS_MAX)
     before = step[rank]
-    step[rank] = table[:, _STEP]
-    job.step_ns = min(max(0, int(table[:, _STEP_NS].max())), STEP_NS_MAX)
-    job.period_ns = min(facts[-1].data.period_ns, STEP_NS_MAX) or job.period_ns
     # a job that went on until it was polled finished as many steps as fit into the time since the
-    # last poll; one that finished fewer stopped about so many steps after that
-    finished = (table[:, _STEP] - before).clip(0, STEPS_MAX)
-    stopped_ns = at_ns - job.period_ns + (finished + 1) * job.step_ns
-    last_ns = np.where(before == ABSENT, at_ns, np.minimum(at_ns, stopped_ns))
+    # last poll; one that finished less than half of them stopped about so many steps after that
+    finished = (table[:, _STEP] - before).clip(0, STEPS_MAX) + 1
+    went_on = (before == ABSENT) | (finished * step_ns * 2 >= period_ns)
+    last_ns = np.where(went_on, at_ns, np.minimum(at_ns, at_ns - period_ns + finished * step_ns))
     job.advanced_ns = max(job.advanced_ns, int(last_ns.max()))
+    job.step_ns, job.period_ns = int(step_ns[-1]), int(period_ns[-1])
+    step[rank] = table[:, _STEP]
     timed = table[:, _OWN_NS] > 0
     own[rank[timed]] = table[timed, _OWN_NS]
     np.frombuffer(job.told, np.int8)[rank[timed]] = 1
-
-
-def _rows(facts: Sequence[Fact]) -> tuple[Longs, Longs] | None:
-    """(rank's row, when it was seen) of all samples, those of broken blocks left out."""
-    tables: list[Longs] = []
-    at_ns: list[int] = []
-    for fact in facts:
-        count, size = fact.data.step_count, len(fact.data.steps)
-        if size % (8 * count) == 0 and size >= 8 * count * (_OWN_NS + 1):
-            tables.append(
-                np.frombuffer(fact.data.steps, _INT64).reshape(count, -1)[:, : _OWN_NS + 1]
-            )
-            at_ns += [fact.at_ns] * count
-    return (np.concatenate(tables), np.array(at_ns, np.int64)) if tables else None
 
 
 def _close(job: JobSteps, told: NDArray[np.int8], places: JobPlaces, now_ns: int) -> None:

@@ -170,7 +170,7 @@ def verdict_of(
         verdict=root.verdict,
         fault_class=root.fault_class,
         culprits=tuple(Culprit(kind=components.kind_of(name), id=name) for name in root.culprits),
-        victims=_victims(root, others, inventory),
+        victims=_victims(root, others, incident, inventory),
         confidence_ppm=root.confidence_ppm,
         evidence=tuple(
             Evidence(fact=each.fact, says=each.says, text=each.text[:TEXT_CHARS_MAX])
@@ -210,12 +210,16 @@ def _proofs(root: Finding, others: Sequence[Finding], backing: Sequence[Proof]) 
     return list({proof.fact: proof for proof in reversed(wanted)}.values())[::-1][:EVIDENCE_MAX]
 
 
-def _victims(root: Finding, others: Sequence[Finding], inventory: Inventory) -> tuple[str, ...]:
+def _victims(
+    root: Finding, others: Sequence[Finding], incident: Incident, inventory: Inventory
+) -> tuple[str, ...]:
     """What shows symptoms and is innocent: what lesser findings name, except parts of a culprit."""
     guilty = set(root.culprits)
     seats = {seat for name in root.culprits for seat in inventory.seats_of(name)}
     own = {components.rank(seat.job, seat.rank) for seat in seats}
     named = set(root.victims)
+    if guilty:
+        named.update(components.rank(each.job, each.rank) for each in incident.exits)
     for finding in others:
         named.update(finding.victims)
         named.update(name for name in finding.culprits if components.kind_of(name) == "rank")

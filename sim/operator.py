@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from nemesis.processors.healer.playbooks import PLAYBOOKS
 from nemesis.schemas.decided import Mode
 from nemesis.schemas.facts import encode_conclusion
 from nemesis.schemas.operated import JobSubmitted, Operation, PolicyApplied, ProcessorActivated
@@ -30,7 +31,8 @@ def demo_policy(mode: Mode = "act") -> Policy:
         playbooks={
             "gpu.off_bus": ("shrink", "swap_node", "restart_job"),
             "gpu.memory": ("shrink", "swap_node", "restart_job"),
-            "gpu.memory/row_remap_pending": ("watch",),
+            "gpu.memory/ecc_contained": PLAYBOOKS["gpu.memory/ecc_contained"],
+            "gpu.memory/row_remap_pending": PLAYBOOKS["gpu.memory/row_remap_pending"],
         },
     )
 

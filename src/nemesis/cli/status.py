@@ -70,9 +70,9 @@ class Status(msgspec.Struct, kw_only=True):
     """How far the last tick lies behind log time, which stands still for as long."""
     processors: list[Standing]
     copies: list[Copy]
-    mode: str
+    mode: str = "shadow"
     """The policy's: shadow, approve or act."""
-    attention: list[str]
+    attention: list[str] = []
     """What a person must know: decisions that wait, limits that tripped, pauses, protections."""
 
 
@@ -87,7 +87,10 @@ def status(
 
     async def run() -> Status:
         async with await open_log(cell, server, context, credentials) as log:
-            return await measure(log, shown_name(cell, server, context))
+            now = await measure(log, shown_name(cell, server, context))
+            hands = await read_hands(log)
+            now.mode, now.attention = hands.policy.mode, attention(hands)
+            return now
 
     now = run_on_loop(run())
     if not server and not context:
@@ -158,7 +161,6 @@ async def measure(log: "Log", cell: str) -> Status:
     tick_ns = decode_observation("tick", tick.payload).at_ns if tick is not None else 0
     log_time_ns = max([tick_ns, *(each.log_time_ns for each in positions.values())])
     bounds = await log.bounds()
-    hands = await read_hands(log)
     for subject, position in positions.items():
         standings.append(
             Standing(
@@ -182,8 +184,6 @@ async def measure(log: "Log", cell: str) -> Status:
         clock_behind_ns=log_time_ns - tick_ns,
         processors=standings,
         copies=[],
-        mode=hands.policy.mode,
-        attention=attention(hands),
     )
 
 

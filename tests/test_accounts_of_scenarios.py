@@ -6,6 +6,8 @@ from typing import TypeVar
 import msgspec
 import pytest
 
+from nemesis.processors.fold import Input
+from nemesis.replay.reader import Recording
 from nemesis.schemas.inferred import (
     GoodputAccounted,
     IncidentClosed,
@@ -59,3 +61,11 @@ def test_a_day_with_nothing_but_decoys_has_no_incident_and_is_productive(tmp_pat
     parts = msgspec.structs.asdict(last.parts)
     assert sum(parts.values()) == last.until_ns - last.since_ns
     assert {name for name, ns in parts.items() if ns} == {"start_ns", "productive_ns", "open_ns"}
+
+
+@pytest.mark.parametrize("name", ["gpu-memory", "gpu-off-bus", "node-lost", "rank-exit"])
+def test_a_golden_recording_holds_an_incident_from_its_opening_to_its_price(name: str) -> None:
+    path = Path(__file__).parent / "recordings" / f"{name}.ndjson.zst"
+    tokens = {Input(record).token for record in Recording(path).records()}
+    told = {"incident_opened", "job_resumed", "incident_closed", "goodput_accounted"}
+    assert told | {"incident_costed"} <= tokens

@@ -9,6 +9,7 @@ import msgspec
 from nemesis.schemas import decided, done, inferred, operated
 from nemesis.schemas.facts import Record
 from nemesis.schemas.observed import GpuDescribed, InventoryReported, NicDescribed
+from nemesis.views.hands import Hands
 from tests.replay_logs import SECOND_NS, Log
 
 GPUS_PER_NODE: Final = 8
@@ -113,13 +114,16 @@ def waiting(log: Log, number: int, incident: str) -> None:
         log, decided.RecoveryDecided, "llama", log.end, decision=f"llama/{number}",
         incident=incident, mode="approve", deadline_ns=log.now_ns + 900 * SECOND_NS, job="llama",
         action="drain_node", target="node/n0003", members="0-7", world=8,
+        job_revision=Hands(log.records)._revisions["llama"],
         reason="Because gpu.memory at gpu/n0003/0000:1b:00.0, the node is to be drained.",
     )  # fmt: skip
 
 
 def goodput(log: Log, job: str, minutes_count: int) -> None:
     """Accounts of a job, a minute apart, with one incident in the middle."""
-    parts = dict.fromkeys(("productive", "detection", "decision", "recovery", "redone", "start"), 0)
+    parts: dict[str, int] = dict.fromkeys(
+        ("productive", "detection", "decision", "recovery", "redone", "start"), 0
+    )
     since_ns = log.now_ns
     for minute in range(minutes_count):
         log.second += 60

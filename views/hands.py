@@ -5,6 +5,7 @@ rules that healer and actors follow.
 """
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Final, Literal
 
 import msgspec
@@ -145,7 +146,11 @@ class Hands:
 
     def see(self, record: Record) -> None:
         """Take note of an event or a tick; anything else is passed over."""
-        item = Input(record)
+        self.take(Input(record))
+
+    def take(self, item: Input) -> None:
+        """The same, for a record that others read too."""
+        record = item.record
         data = item.decoded() if item.space == "events" or item.token == "tick" else None
         if data is None:
             return
@@ -177,6 +182,12 @@ class Hands:
             each for each in self.decisions.values() if each.state_at(self.log_time_ns) == "waiting"
         ]
         return sorted(found, key=lambda each: (each.deadline_ns, each.seq))
+
+    def forget(self, decisions_max: int) -> None:
+        """Let go of the oldest decisions that are answered, so that at most so many are known."""
+        answered = (d.decision for d in self.decisions.values() if d.state not in OPEN)
+        for name in list(islice(answered, max(0, len(self.decisions) - decisions_max))):
+            del self.decisions[name]
 
     def pauses(self, decided: Decided) -> list[str]:
         """The pauses that keep it from being done."""

@@ -20,23 +20,26 @@ from nemesis.schemas.inferred import (
     IncidentGrouped,
 )
 from nemesis.schemas.observed import ClockTicked, InventoryReported, SampleTaken
-from nemesis.schemas.operated import JobEnded, JobSubmitted
+from nemesis.schemas.operated import JobEnded, JobSubmitted, NodeProtected
 from nemesis.schemas.printable import one_line
-from nemesis.views.dashboard.alarms import Alarms
+from nemesis.views.dashboard import alarms, waiting
+from nemesis.views.dashboard.alarms import Trouble
 from nemesis.views.dashboard.feed import Feed, row_of
 from nemesis.views.dashboard.health import OK, SILENT, Health
 from nemesis.views.dashboard.incident_page import incident_row
 from nemesis.views.dashboard.jobs import Jobs
 from nemesis.views.dashboard.presence import Presence
-from nemesis.views.dashboard.waiting import Waiting
+from nemesis.views.hands import Hands
 from nemesis.views.incidents import Entry, Incidents
 
 INCIDENTS_MAX: Final = 1000
 ENTRIES_MAX: Final = 2000  # of one incident; a fault that came back for days
+DECISIONS_MAX: Final = 1000
 FEED_SENT_MAX: Final = 200  # rows in one change: more than a person sees pass by
 
 UNWELL_MAX: Final = 200  # parts listed in words; the map shows all
 
+_OF_HANDS: Final = ("decided", "done", "operated")
 _PARTS: Final = ("alarms", "waiting", "jobs", "nodes")
 _OF_JOBS: Final = (AttemptCompleted, GoodputAccounted, JobEnded, JobSubmitted, MembershipReported)
 _TAKES_OUT: Final = frozenset(
@@ -59,8 +62,9 @@ class Board:
         self._where: Final = where
         self._health: Final = Health()
         self._jobs: Final = Jobs()
-        self._alarms: Final = Alarms()
-        self._waiting: Final = Waiting()
+        self._hands: Final = Hands()
+        self._trouble: Final = Trouble()
+        self._waiting: tuple[str, ...] = ()
         self._order: list[str] = []
         self._place: dict[str, int] = {}
         self._changed: Final[dict[tuple[str, str], int]] = {}
@@ -159,6 +163,7 @@ class Board:
             return
         match item.decoded():
             case ClockTicked() as tick if tick.at_ns > self.log_time_ns:
+                self._hands.take(item)
                 self._tick(tick.at_ns, item.record.stored_ns)
             case InventoryReported() as inventory:
                 if self._health.describe(inventory, item.record.seq):
@@ -170,12 +175,15 @@ class Board:
     def _tick(self, at_ns: int, stored_ns: int) -> None:
         self.log_time_ns = at_ns
         self._touch("log")
-        for late in self._waiting.expire(at_ns):
-            text = f"nobody answered {late.decision} in time: {late.reason}"
-            self._alarms.trouble(f"expired {late.decision}", at_ns, "Expired", text)
-            self._touch("waiting")
-            self._touch("alarms")
-        if self._alarms.forget(at_ns):
+        before = self._waiting
+        self._look_at_hands()
+        for name in before:
+            late = self._hands.decisions.get(name)
+            if late is not None and late.state_at(at_ns) == "expired":
+                text = f"nobody answered {name} in time: {late.reason}"
+                self._trouble.add(f"expired {name}", at_ns, "Expired", text)
+                self._touch("alarms")
+        if self._trouble.forget(at_ns):
             self._touch("alarms")
         for node in self.presence.fell_silent(stored_ns):
             self._touch("nodes", node)
@@ -188,10 +196,13 @@ class Board:
         data = item.decoded()
         if data is None:
             return
-        if self._alarms.see(item):
+        if self._trouble.see(item):
             self._touch("alarms")
-        if self._waiting.see(data):
-            self._touch("waiting")
+        if row.certainty in _OF_HANDS:
+            self._hands.take(item)
+            self._hands.forget(DECISIONS_MAX)
+            self._look_at_hands()
+            self._touch("alarms")
         moved = self._jobs.see(data)
         if moved or isinstance(data, _OF_JOBS):
             self._touch("jobs")
@@ -201,11 +212,20 @@ class Board:
         if entry is not None:
             self._keep(entry)
 
+    def _look_at_hands(self) -> None:
+        """What waits for a person may be another for a fact, or for time that passed."""
+        names = tuple(each.decision for each in self._hands.waiting())
+        if names != self._waiting:
+            self._waiting = names
+            self._touch("waiting")
+
     def _blame(self, data: Any, entry: Entry | None, seq: int) -> set[str]:
         """Places on the map that look different for this fact."""
         match data:
             case JobSubmitted():
                 self._health.submit(data)
+            case NodeProtected():
+                return {data.node}
             case FaultAttributed():
                 return self._health.attribute(data, seq)
             case IncidentClosed() if entry is not None:
@@ -261,16 +281,16 @@ class Board:
         if name in self.presence.silent:
             gpus, rest = gpus.replace(OK, SILENT), SILENT if rest == OK else rest
         job, role = self._jobs.of_node(name)
-        role = "protected" if name in self._alarms.protected else role
+        role = "protected" if name in self._hands.protected else role
         return one_line(name), one_line(self._health.nodes[name].leaf), gpus, rest, job, role
 
     def _parts(self, keys: Container[str] = _PARTS) -> dict[str, Any]:
         parts: dict[str, Any] = {"log": self._log()}
         if "alarms" in keys:
-            parts["mode"] = self._alarms.mode
-            parts["alarms"] = self._alarms.document()
+            parts["mode"] = waiting.mode_of(self._hands.policy)
+            parts["alarms"] = alarms.document(self._hands, self._trouble, self._where)
         if "waiting" in keys:
-            parts["waiting"] = self._waiting.document(self._where)
+            parts["waiting"] = waiting.document(self._hands, self._where)
         if "jobs" in keys:
             parts["jobs"] = [each.document() for each in self._jobs.by_name.values()]
         if "nodes" in keys:

@@ -22,6 +22,7 @@ from nemesis.views.dashboard.hub import Hub
 
 ROLE: Final = "dashboard"
 CHECK_PERIOD_S: Final = 1.0
+READY_LOOK_S: Final = 0.05
 RECORDS_AT_ONCE: Final = 500  # between two looks at what browsers ask for
 _PAST: Final = ("nemesis.telemetry.*.inventory", "nemesis.events.>")
 
@@ -59,6 +60,20 @@ class Live:
                     await task
             self.hub.replace(Board(cell=self._cell, where=self._where))
             self.hub.ready = False
+
+    async def until_ready(self) -> None:
+        """Return once the past has been read.
+
+        Raises: as `run`.
+        """
+        while not self.hub.ready:
+            self.check()
+            await asyncio.sleep(READY_LOOK_S)
+
+    def check(self) -> None:
+        """Raise what reading has ended with, if it has."""
+        if self.task is not None and self.task.done():
+            self.task.result()
 
     async def fact(self, seq: int) -> Record | None:
         """A record of the log, if it still has it."""

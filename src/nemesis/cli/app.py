@@ -25,6 +25,7 @@ from nemesis.cli.schema import schema
 from nemesis.cli.serve import serve
 from nemesis.cli.simulate import simulate
 from nemesis.cli.status import status
+from nemesis.cli.top import top
 from nemesis.cli.triage import triage
 
 app = typer.Typer(
@@ -78,6 +79,7 @@ app.command()(serve)
 app.command()(simulate)
 app.command()(status)
 app.add_typer(telemetry, name="telemetry")
+app.command()(top)
 app.command()(triage)
 app.command()(unprotect)
 app.command()(veto)

@@ -3,6 +3,7 @@
 import typer
 
 from nemesis.cli.act import act
+from nemesis.cli.activate import activate
 from nemesis.cli.approve import approve, veto
 from nemesis.cli.breaker import breaker
 from nemesis.cli.check import check
@@ -54,6 +55,7 @@ def _root(
 
 
 app.add_typer(act, name="act")
+app.command()(activate)
 app.command()(approve)
 app.add_typer(breaker, name="breaker")
 app.command()(check)

@@ -11,7 +11,7 @@ from nemesis.cli.nodes import NodesOption, SwitchesOption, collector_roles, node
 from nemesis.cli.output import print_json
 
 if TYPE_CHECKING:
-    from nemesis.streams.provision import Provisioned
+    from nemesis.streams.provision import Limits, Provisioned
 
 
 def provision(
@@ -21,6 +21,8 @@ def provision(
     credentials: CredsOption = None,
     check: Annotated[bool, typer.Option("--check", help="Change nothing; 1 on drift.")] = False,
     replicas: Annotated[int, typer.Option(min=1, max=5, help="Of each stream.")] = 1,
+    log_gib: Annotated[int, typer.Option(min=1, help="How large the log may grow.")] = 8,
+    store_gib: Annotated[int, typer.Option(min=1, help="Each of the other streams.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Create the streams of a cell where they are missing, and tell what differs from them.
@@ -29,7 +31,10 @@ def provision(
     """
     if not server and not context:
         raise typer.BadParameter("name a server with --server URL or --context NAME")
-    found = run_on_loop(_provision(server, context, credentials, replicas, create=not check))
+    from nemesis.streams.provision import Limits
+
+    limits = Limits(log_bytes=log_gib << 30, store_bytes=store_gib << 30, replicas=replicas)
+    found = run_on_loop(_provision(server, context, credentials, limits, create=not check))
     if json:
         print_json(found)
     else:
@@ -39,15 +44,14 @@ def provision(
 
 
 async def _provision(
-    server: str, context: str, folder: Path | None, replicas: int, *, create: bool
+    server: str, context: str, folder: Path | None, limits: "Limits", *, create: bool
 ) -> "Provisioned":
     from nemesis.streams.contexts import find
-    from nemesis.streams.provision import Limits
     from nemesis.streams.provision import provision as make_streams
 
     target = find(server=server or None, context=context or None, credentials_folder=folder)
     async with await target.connect("admin", name="nemesis-provision") as log:
-        return await make_streams(log.connection, Limits(replicas=replicas), create=create)
+        return await make_streams(log.connection, limits, create=create)
 
 
 def _print(found: "Provisioned") -> None:

@@ -168,6 +168,17 @@ def test_a_decision_that_came_before_the_verdict_belongs_to_the_same_incident() 
     ]
 
 
+def test_what_is_named_after_a_fact_that_the_verdict_cites_is_told_to_belong_to_it() -> None:
+    story = Story()
+    story.verdict("i-1", evidence=(Evidence(fact=EXIT, says="it ended"),))
+    story.predicted("watch", incident=incident_of(EXIT))
+    story.decided("llama/1", incident=EXIT)
+    assert story.shape[1:] == [
+        ("grouped", "i-1", incident_of(EXIT), "cited"),
+        ("grouped", "i-1", "llama/1", "named"),
+    ]
+
+
 def test_two_verdicts_that_cite_one_fact_are_not_one_incident_for_it() -> None:
     story = Story()
     shared = (Evidence(fact="clock/tick/1/9", says="it fell silent"),)

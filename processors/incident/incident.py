@@ -158,6 +158,7 @@ class Incident:
                 self._cases.alias(name, case)
                 self._group(case, name, "component", fact, said, component=predicted.component)
         self._wake(case, fact, said)
+        self._introduce(case, name, fact, said)
         case.component, case.band = predicted.component, predicted.band
         case.take_jobs(*predicted.jobs)
 
@@ -236,8 +237,14 @@ class Incident:
         if case is None:
             case = self._open(name, fact, trigger, said, jobs=jobs)
         self._wake(case, fact, said)
+        self._introduce(case, name, fact, said)
         case.take_jobs(*jobs)
         return case
+
+    def _introduce(self, case: Case, name: str, fact: Fact, said: Said) -> None:
+        """A name that is known only because a verdict cites the fact behind it is told."""
+        if name != case.id:
+            self._group(case, name, "cited", fact, said)
 
     def _open(
         self,

@@ -89,6 +89,13 @@ def test_a_fault_is_named_and_survived(
     assert_every_effect_happened_once(tmp_path, document, decided[-1])
 
 
+def test_a_fault_that_only_a_switch_explains_is_named_by_its_port(tmp_path: Path) -> None:
+    status, document = run(tmp_path, "--scenario", "leaf-port-down")
+    assert (status, document["passed"]) == (0, True), document["score"]
+    verdicts = facts(document, "fault_attributed")
+    assert [each["id"] for each in verdicts[-1]["culprits"]] == ["port/leaf03/18"]
+
+
 def assert_every_effect_happened_once(
     state: Path, document: dict[str, Any], decided: dict[str, Any]
 ) -> None:

@@ -2,11 +2,13 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from nemesis.sim.faults import plan_faults
 from nemesis.sim.offline import run_offline
+from nemesis.sim.planned import KINDS, FaultPlanned
 from nemesis.sim.scenario import (
     BadScenarioError,
     load_scenario,
@@ -14,6 +16,7 @@ from nemesis.sim.scenario import (
 )
 from tests.scenario_runs import CLUSTER, NAMES, run_of
 
+ROOT = Path(__file__).parent.parent
 GOOD = """
 title = "a GPU falls off the bus"
 [[fault]]
@@ -37,7 +40,7 @@ def test_a_scenario_gets_its_right_answer_and_replays(name: str) -> None:
 
 
 def test_the_release_has_every_scenario_that_was_decided_upon() -> None:
-    (decision,) = (Path(__file__).parent.parent / "docs" / "decisions").glob("0009-*.md")
+    (decision,) = (ROOT / "docs" / "decisions").glob("0009-*.md")
     named = re.findall(r"^\| `([a-z-]+)` \|", decision.read_text(), re.MULTILINE)
     assert len(NAMES) == 12
     assert set(NAMES) <= set(named)
@@ -106,6 +109,45 @@ def test_a_target_that_the_cluster_does_not_have_is_refused(
     path.write_text(GOOD.replace(before, after, 1))
     with pytest.raises(BadScenarioError, match=says):
         plan_faults(CLUSTER, load_scenario(path).faults, 7)
+
+
+def test_the_example_of_the_document_is_a_scenario_and_it_names_every_one_and_every_kind(
+    tmp_path: Path,
+) -> None:
+    text = (ROOT / "docs" / "scenarios.md").read_text()
+    example = re.search(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert example is not None
+    path = tmp_path / "mine.toml"
+    path.write_text(example[1])
+    assert [each.kind for each in load_scenario(path).faults] == ["nic-flap", "corrected-errors"]
+    tables = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    named = {word for cell in tables for word in re.findall(r"`([a-z0-9-]+)`", cell)}
+    assert named >= {*NAMES, *KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_document_tells_every_parameter_of_a_kind_with_its_default(kind: str) -> None:
+    text = (ROOT / "docs" / "scenarios.md").read_text()
+    (struct,) = [each for each in get_args(FaultPlanned) if each.__struct_config__.tag == kind]
+    (row,) = [each for each in text.splitlines() if _is_of_kind(each, kind)]
+    own = set(struct.__struct_fields__) - {
+        "after_s", "right", "node", "gpu", "rank", "nic", "port"
+    }  # fmt: skip
+    assert set(re.findall(r"`([a-z_]+)` ", row.split("|")[2])) == own
+    for field in own:
+        default = struct.__struct_defaults__[
+            struct.__struct_fields__.index(field) - len(struct.__struct_fields__)
+        ]
+        told = re.search(rf"`{field}` (\S+?)(,| |$)", row.split("|")[2].strip())
+        assert told is not None
+        shown = f'"{default}"' if isinstance(default, str) else f"{default:g}"
+        assert told[1] == ("true" if default is True else shown)
+
+
+def _is_of_kind(row: str, kind: str) -> bool:
+    """Whether this is the kind's row, in the table that has two columns."""
+    cells = row.split("|")
+    return len(cells) == 4 and f"`{kind}`" in cells[1]
 
 
 def test_a_scenario_that_is_not_there_is_refused_with_those_that_are() -> None:

@@ -71,7 +71,9 @@ class RecoveryWithheld(Inference, kw_only=True, frozen=True):
     target: str
     job: str = ""
     limit: str = ""
-    """The limit that was reached, for example `nodes_out_max`."""
+    """What stands in the way: a limit that was reached, such as `nodes_out_max`, and holds until it
+    is reset; or paused, vetoed, no_rung, expired (nobody approved `decision` in time), unanswered
+    (nobody carried it out)."""
     rungs_refused: tuple[str, ...] = ()
     decision: str = ""
     """The decision that nobody carried out in time, where that is why."""

@@ -64,6 +64,8 @@ def of(*facts: msgspec.Struct) -> Incident:
 
 
 VETO = operated.DecisionVetoed(at_ns=START_NS, by="bob", reason="not now", decision="llama/1")
+APPROVAL = operated.DecisionApproved(at_ns=START_NS, by="bob", reason="yes", decision="llama/1")
+ASKED = msgspec.structs.replace(recovery(), mode="approve", members="0-2")
 WITHHELD = decided.RecoveryWithheld(
     at_ns=START_NS, reason="too many", incident="i-1", action="drain_node", target="node/n1",
     limit="nodes_out_max",
@@ -81,6 +83,11 @@ WITHHELD = decided.RecoveryWithheld(
         ([verdict(), recovery(), attempt(done.AttemptOutcomeUnknown)], "unknown"),
         ([verdict(), recovery(), VETO], "vetoed"),
         ([verdict(), WITHHELD], "withheld"),
+        ([verdict(), msgspec.structs.replace(WITHHELD, limit="expired")], "expired"),
+        ([verdict(), ASKED], "waits for approval"),
+        ([verdict(), ASKED, VETO, ASKED], "waits for approval"),
+        ([verdict(), ASKED, APPROVAL], "open"),
+        ([verdict(), ASKED, attempt(done.AttemptStarted)], "open"),
     ],
 )
 def test_an_incident_ends_as_its_last_deed_says(facts: list[msgspec.Struct], outcome: str) -> None:

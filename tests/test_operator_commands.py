@@ -1,6 +1,9 @@
 """Promises of the operator's commands on a real server: what they write, and what they refuse."""
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -96,6 +99,21 @@ def test_an_approval_is_written_once_and_whoever_comes_second_is_told(room: Room
     listed = room("decisions", "--all").stdout
     assert "vetoed" in listed
     assert "recorded" in listed
+
+
+def test_of_two_who_approve_at_once_one_does_and_the_other_is_told(room: Room) -> None:
+    command = [sys.executable, "-m", "nemesis.cli", "approve", "llama/2", "--reason", "tried"]
+    variables = {"NEMESIS_STATE_DIR": str(room.base), "NEMESIS_CELL": "hands"}
+    both = [
+        subprocess.Popen(
+            [*command, "--by", by], env=os.environ | variables, stderr=subprocess.PIPE, text=True
+        )
+        for by in ("ann", "bob")
+    ]
+    told = {process.communicate()[1]: process.returncode for process in both}
+    assert sorted(told.values()) == [0, 4]
+    (loser,) = [said for said, code in told.items() if code]
+    assert "llama/2 was approved by" in loser
 
 
 def test_a_pause_keeps_an_approval_waiting_and_is_lifted_by_its_name(room: Room) -> None:

@@ -13,8 +13,13 @@ import msgspec
 
 from nemesis.processors.fold import Input
 from nemesis.processors.incident.names import decision_named, incident_named, incident_of
-from nemesis.schemas.decided import Decision, RecoveryWithheld
-from nemesis.schemas.done import AttemptCompleted, AttemptFailed, AttemptOutcomeUnknown
+from nemesis.schemas.decided import Decision, RecoveryDecided, RecoveryWithheld
+from nemesis.schemas.done import (
+    AttemptCompleted,
+    AttemptFailed,
+    AttemptOutcomeUnknown,
+    AttemptStarted,
+)
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Record
 from nemesis.schemas.inferred import (
@@ -24,7 +29,7 @@ from nemesis.schemas.inferred import (
     IncidentGrouped,
     IncidentOpened,
 )
-from nemesis.schemas.operated import DecisionVetoed
+from nemesis.schemas.operated import DecisionApproved, DecisionVetoed
 
 
 class NoIncidentError(NemesisError):
@@ -128,7 +133,7 @@ class Incident(msgspec.Struct):
         """As it was closed; where it was not, as its last event has it."""
         if self.closed is not None:
             return self.closed.outcome.replace("_", " ")
-        decided = False
+        decided = begun = False
         for entry in reversed(self.entries):
             if isinstance(entry.data, AttemptCompleted):
                 return "recovered"
@@ -139,9 +144,18 @@ class Incident(msgspec.Struct):
             if isinstance(entry.data, DecisionVetoed):
                 return "vetoed"
             if isinstance(entry.data, RecoveryWithheld):
-                return "withheld"
+                return "expired" if entry.data.limit == "expired" else "withheld"
+            if isinstance(entry.data, RecoveryDecided) and _is_to_be_done(entry.data):
+                waits = entry.data.mode == "approve" and not begun
+                return "waits for approval" if waits else "open"
+            begun = begun or isinstance(entry.data, DecisionApproved | AttemptStarted)
             decided = decided or isinstance(entry.data, Decision)
         return "open" if decided else "no action"
+
+
+def _is_to_be_done(decided: RecoveryDecided) -> bool:
+    """Not only recorded, and not advice."""
+    return bool(decided.members) and decided.mode != "shadow"
 
 
 class Incidents:

@@ -259,7 +259,9 @@ def test_a_recovery_whose_job_reports_no_steps_closes_unconfirmed() -> None:
     story.verdict()
     story.decided()
     story.completed()
-    story.wait(305)
+    story.wait(890)
+    assert story.shape[-1][0] == "grouped"
+    story.wait(15)
     closed = story.said[-1]
     assert isinstance(closed, IncidentClosed)
     assert (closed.outcome, closed.confirmed) == ("recovered", False)

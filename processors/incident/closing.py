@@ -21,8 +21,8 @@ from nemesis.processors.incident.case import Case
 from nemesis.schemas.inferred import IncidentOutcome
 
 SECOND_NS: Final = 1_000_000_000
-# a job that is restarted loads its checkpoint meanwhile: minutes at scale (Llama 3, section 3.3.4)
-CONFIRM_NS: Final = 300 * SECOND_NS
+# a job of thousands of GPUs that restarts loads its checkpoint for minutes before its first step
+CONFIRM_NS: Final = 900 * SECOND_NS
 CALM_NS: Final = 120 * SECOND_NS  # as long as more evidence joins one incident of attribution
 QUIET_NS: Final = 600 * SECOND_NS  # attribution forgets an incident then
 NO_ACTIONS: Final = ("none", "watch", "collect_more")

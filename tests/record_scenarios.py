@@ -1,4 +1,4 @@
-"""Records every scenario of the simulator anew: `python -m tests.record_scenarios [SCENARIO...]`.
+"""Records the golden scenarios anew: `python -m tests.record_scenarios [SCENARIO...]`.
 
 For a processor whose version went up, or was never released. Recordings of released versions stay:
 old ones must be readable and replay equal for ever.
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "recordings"
-SCENARIOS = ("gpu-off-bus", "gpu-memory", "rank-exit", "node-lost")
+SCENARIOS = ("gpu-off-bus", "gpu-memory", "rank-exit", "node-lost", "leaf-port-down")
 NEMESIS = [sys.executable, "-m", "nemesis.cli"]
 
 

@@ -25,6 +25,7 @@ from nemesis.schemas.facts import (
     encode_observation,
 )
 from nemesis.schemas.registry import EVENTS, TELEMETRY
+from tests.record_scenarios import SCENARIOS
 from tests.replay_logs import Copy, Counting, Log
 
 ROOT = Path(__file__).parent.parent
@@ -40,8 +41,8 @@ recordings = pytest.mark.parametrize("path", RECORDINGS, ids=names)
 processors = pytest.mark.parametrize("name", sorted(CATALOGUE))
 
 
-def test_there_are_recordings_of_every_fault_that_the_simulator_knows() -> None:
-    assert {"gpu-memory", "gpu-off-bus", "node-lost", "rank-exit"} <= {names(p) for p in RECORDINGS}
+def test_there_are_recordings_of_what_the_script_records_and_they_are_small() -> None:
+    assert set(SCENARIOS) <= {names(path) for path in RECORDINGS}
     for path in RECORDINGS:
         assert path.stat().st_size < 300_000
 

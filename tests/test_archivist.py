@@ -277,6 +277,15 @@ def test_a_killed_archivist_goes_on_and_what_is_open_for_long_is_kept_in_parts(
             await cell.answered()
             await cell.close(incident)
             process = await asyncio.create_subprocess_exec(*command, env=environment)
+
+            async def is_in_the_middle() -> bool:
+                kept = (await read_cases(cell.logs["reader"])).case(incident).parts
+                return any(left.parent.glob("*")) or len(kept) > 1
+
+            await until(is_in_the_middle, "it is about to archive")
+            process.kill()
+            await process.wait()
+            process = await asyncio.create_subprocess_exec(*command, env=environment)
             _, second = await cell.archived(incident, 2)
             process.terminate()
             assert await process.wait() == 0

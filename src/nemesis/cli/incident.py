@@ -65,7 +65,9 @@ async def _cases(
 
     async with await open_log(cell, server, context, credentials) as log:
         cases = await read_cases(log)
-        return [cases.found(id)] if id else list(cases.by_id.values())
+        if id:
+            return [cases.found(id)]
+        return [case for case in cases.by_id.values() if case.opened_seq or case.parts]
 
 
 def _list_archived(cases: list["Case"], *, json: bool) -> None:

@@ -354,6 +354,39 @@ def test_what_no_actor_does_is_advice_and_says_so() -> None:
     )
 
 
+@pytest.mark.parametrize(("node", "by_policy"), [("n1", False), ("s0", False), ("n1", True)])
+def test_a_node_that_is_protected_before_anybody_began_is_left_alone_and_another_way_found(
+    node: str, by_policy: bool
+) -> None:
+    cell = made(ACT, spares=("s0",))
+    lose(cell, 3)
+    assert cell.last(RecoveryDecided).action == "swap_node"
+    if by_policy:
+        cell.apply(ACT | {"protected_nodes": [node]})
+    else:
+        cell.operate(NodeProtected, node, node=node, protected=True)
+    cell.tick()
+    withheld = cell.last(RecoveryWithheld)
+    assert (withheld.limit, withheld.decision) == ("protected", "llama/2")
+    assert withheld.reason == (
+        "swap_node is due for llama and a node that llama/2 touches is protected now: a person must"
+        " look."
+    )
+    decided = cell.last(RecoveryDecided)
+    assert (decided.decision, decided.action) == ("llama/3", "shrink")
+
+
+def test_a_node_that_is_protected_while_it_is_taken_out_comes_too_late() -> None:
+    cell = made(ACT, spares=("s0",))
+    lose(cell, 3)
+    cell.attempt(AttemptStarted, "llama/2", deadline_ns=cell.now_ns + 30 * SECOND_NS)
+    cell.operate(NodeProtected, "n1", node="n1", protected=True)
+    cell.tick()
+    cell.attempt(AttemptCompleted, "llama/2")
+    cell.tick()
+    assert cell.kinds == ["QuiesceDecided", "RecoveryDecided"]
+
+
 def test_advice_does_not_undo_what_is_under_way() -> None:
     cell = made(ACT)
     cell.exit(3)

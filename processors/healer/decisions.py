@@ -172,6 +172,7 @@ def adopt_recovery(state: HealerState, job: JobState, decided: RecoveryDecided, 
         started=decided.started,
         joined=decided.joined_nodes,
         placements=decided.placements,
+        nodes_out=decided.nodes_out,
     )
 
 
@@ -182,6 +183,9 @@ def adopt_withheld(state: HealerState, job: JobState, withheld: RecoveryWithheld
     """
     pending = job.pending
     if pending is not None and pending.claim_deadline_ns:
+        return
+    if withheld.limit == "protected":
+        job.phase, job.pending = "holding", None  # another rung may leave that node alone
         return
     limits.trip(state, job, withheld.limit)
     fault = fault_of(state, job)
@@ -209,19 +213,24 @@ def _watch(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     if outgrown(state, job, pending.action, going_on) or _is_in_vain(state, job, pending):
         job.phase, job.pending, job.opened_ns = "holding", None, max(1, now_ns)
         return []
-    if now_ns <= max(pending.deadline_ns, pending.claim_deadline_ns):
-        return []
+    is_up = now_ns > max(pending.deadline_ns, pending.claim_deadline_ns)
     if pending.claim_deadline_ns:
-        give_up(job, pending)
+        if is_up:
+            give_up(job, pending)
         return []
     unapproved = pending.mode == "approve" and not pending.approved
+    limit = "expired" if unapproved else "unanswered"
+    if pending.touches(_protected(state)):
+        limit = "protected"
+    elif not is_up:
+        return []
     return [
         withhold(
             job,
             fact,
             action=pending.action,
             target=f"job/{job.submitted.job}",
-            limit="expired" if unapproved else "unanswered",
+            limit=limit,
             decision=pending.decision,
         )
     ]
@@ -240,13 +249,12 @@ def _is_in_vain(state: HealerState, job: JobState, pending: Pending) -> bool:
 
 
 def _chosen(state: HealerState, job: JobState, fault: Fault) -> Choice | NoRung:
-    protected = {*state.protected, *state.policy.protected_nodes}
     usable = _usable(state, job)
     return choose(
         fault,
         usable,
         state.policy,
-        protected=protected,
+        protected=_protected(state),
         failed=job.failed,
         vetoed=job.vetoed,
         nodes_out=sum(state.nodes.values()),
@@ -335,6 +343,11 @@ def _lifted(job: JobState) -> Choice:
     )
 
 
+def _protected(state: HealerState) -> set[str]:
+    """Nodes that are left alone, by hand or by policy."""
+    return {*state.protected, *state.policy.protected_nodes}
+
+
 def _nodes_of(job: JobState) -> set[str]:
     view = job.view()
     return {view.node_of(rank) for rank in view.members}
@@ -342,7 +355,7 @@ def _nodes_of(job: JobState) -> set[str]:
 
 def _usable(state: HealerState, job: JobState) -> JobView:
     """The job with the spares that may be used now."""
-    forbidden = {*state.protected, *state.policy.protected_nodes, *state.suspects.values()}
+    forbidden = {*_protected(state), *state.suspects.values()}
     spares = tuple(
         spare
         for spare in job.spares

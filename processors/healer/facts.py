@@ -129,6 +129,7 @@ def withhold(
         "paused": "it is paused",
         "unanswered": f"nobody carried out {decision} in time",
         "expired": f"nobody approved {decision} in time, so it expired and nothing was done",
+        "protected": f"a node that {decision} touches is protected now",
         "vetoed": "a person forbade it, or what comes before it",
     }.get(limit, f"it would exceed {limit}")
     withheld = RecoveryWithheld(

@@ -24,6 +24,7 @@ follows the log and not what this copy believes to have said.
 | recovering | attempt_completed | running, new epoch | |
 | recovering | attempt_failed, outcome unknown, claim out of time | holding | |
 | recovering | another member lost | holding | |
+| recovering | a node that it touches is protected now | holding * | recovery_withheld |
 | recovering | a verdict: what is started anew cannot run there | holding | |
 | recovering | nobody claimed or approved it in time | waiting * | recovery_withheld |
 | recovering | decision_vetoed before anybody claimed it | holding, then: | |
@@ -300,7 +301,7 @@ class Healer:
             job.revision = fact.seq
             job.unread = ""
             decisions.adopt_withheld(self._state, job, withheld)
-        return ()
+        return (withheld.job,)
 
     def _on_attempt(self, fact: Fact, attempt: Attempt) -> Iterable[str]:
         job = self._state.jobs.get(attempt.job)

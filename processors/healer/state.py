@@ -3,6 +3,7 @@
 Everything is a list, a tuple or a dict in a stated order, so that equal states have equal bytes.
 """
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -67,6 +68,11 @@ class Pending(msgspec.Struct, array_like=True):
     """0: nobody has claimed it."""
     approved: bool = False
     """A person let it go ahead."""
+    nodes_out: tuple[str, ...] = ()
+
+    def touches(self, nodes: Collection[str]) -> bool:
+        """Whether it takes one of these nodes out or lets it join: no actor would begin with it."""
+        return not {*self.nodes_out, *self.joined}.isdisjoint(nodes)
 
     def replaced(self) -> frozenset[int]:
         """Ranks whose processes the plan ends."""

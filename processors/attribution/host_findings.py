@@ -1,0 +1,71 @@
+"""What failed of a host around its GPUs: memory, software, adapters, storage, or nobody knows."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from nemesis.processors.attribution.findings import LINK_DOWN, NOT_UNDERSTOOD, Finding
+from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.kernel_roots import PARTS_MAX, Rooted, attributed, class_only
+
+_NO_LABELS: Final = frozenset({"", "any", "unknown"})  # drivers/edac/edac_mc.c
+
+
+def dimm(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
+    """An uncorrectable error of the host's memory."""
+    labels = {each.clue.message.label for each in roots} - _NO_LABELS
+    modules = tuple(sorted(f"dimm/{node}/{label}" for label in labels))
+    if not modules:
+        reason = f"a memory module of {node} had an uncorrectable error; the board names none"
+        return class_only(roots, reason, 900_000, ("the board's event log (ipmitool sel list)",))
+    reason = f"{' and '.join(modules[:PARTS_MAX])} had an uncorrectable error"
+    return attributed(roots, modules, reason, 950_000)
+
+
+def version(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
+    """Library and kernel module of different releases."""
+    reason = f"driver library and kernel module of {node} differ in version"
+    return attributed(roots, (f"software/{node}/nvidia-driver",), reason, 950_000)
+
+
+def storage(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
+    """A file server that does not answer; one client cannot tell it from its own way there."""
+    servers = sorted({f"storage/{each.clue.message.label}" for each in roots})
+    reason = f"{' and '.join(servers)} does not answer {node}"
+    missing = ("the kernel log of another client of that server", "the server's own log")
+    return class_only(roots, reason, 800_000, missing)
+
+
+def nic(node: str, roots: Sequence[Rooted], inventory: Inventory) -> Finding:
+    """An adapter whose firmware failed."""
+    pcis = sorted({each.clue.message.device for each in roots})
+    nics = tuple(inventory.nic_name(node, pci) for pci in pcis)
+    return attributed(roots, nics, f"{' and '.join(nics)} stopped working", 930_000)
+
+
+def out_of_memory(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
+    """The kernel killed a process for memory."""
+    killed = sorted({(each.clue.message.pid, each.clue.message.process) for each in roots})
+    names = ", ".join(process for _pid, process in killed)
+    reason = f"{node} ran out of memory and the kernel killed {names}"
+    processes = tuple(f"process/{node}/{pid}" for pid, _process in killed)
+    return attributed(roots, processes, reason, 900_000)
+
+
+def unexplained(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
+    """Something failed, and nothing says what."""
+    role = roots[0].role
+    reason = f"{node} reports an error that does not say what failed: {role.says}"
+    if role.level == LINK_DOWN:
+        links = " and ".join(sorted({each.clue.message.label for each in roots}))
+        reason = f"of {node}, {links} lost the link and did not get it back; why is not said"
+    if role.level == NOT_UNDERSTOOD:
+        reason = f"{node} printed what sounds like trouble and is not understood"
+    return Finding(
+        verdict="insufficient",
+        fault_class="unknown",
+        reason=reason,
+        confidence_ppm=0,
+        level=role.level,
+        signature=role.signature,
+        missing=("the kernel log around it", "nvidia-smi -q of the node"),
+    )

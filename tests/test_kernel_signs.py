@@ -106,6 +106,21 @@ def test_the_last_word_about_a_link_counts() -> None:
     assert seen(UP, DOWN.replace("ens1f0np0", "ens2"), DOWN, UP).last.reason.count("ens2") == 1
 
 
+def test_a_link_that_flaps_for_an_hour_is_a_few_words() -> None:
+    log = Log()
+    for _ in range(60):
+        for line in (DOWN, UP):
+            log.kernel(line)
+            log.tick(30)
+    assert len({each.incident for each in log.verdicts}) == 1
+    assert len(log.verdicts) <= 8
+    assert "30 times or more" in log.last.reason
+    log.tick(1300)
+    log.kernel(DOWN)
+    log.tick(3)
+    assert len({each.incident for each in log.verdicts}) == 2
+
+
 def test_lines_that_are_not_understood_are_one_incident_a_node_and_a_few_are_cited() -> None:
     log = Log()
     for number in range(100):

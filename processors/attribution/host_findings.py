@@ -57,7 +57,9 @@ def unexplained(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
     reason = f"{node} reports an error that does not say what failed: {role.says}"
     if role.level == LINK_DOWN:
         links = " and ".join(sorted({each.clue.message.label for each in roots}))
-        reason = f"of {node}, {links} lost the link and did not get it back; why is not said"
+        times = max(each.clue.message.code for each in roots)
+        how = f"{times} times or more" if times > 0 else "and did not get it back"
+        reason = f"of {node}, {links} lost the link {how}; why is not said"
     if role.level == NOT_UNDERSTOOD:
         reason = f"{node} printed what sounds like trouble and is not understood"
     return Finding(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from nemesis.processors.attribution.findings import Finding, Proof, is_same
 from nemesis.processors.attribution.inventory import Inventory
@@ -18,6 +19,15 @@ EXITS_MAX: Final = 4096  # a job's ranks die together; their names are evidence 
 SLOW: Final = "slow "
 """What the keys of findings about slow ranks begin with."""
 LINK_KINDS: Final = ("link_down", "link_up")
+
+
+STEPS: Final = (100, 30, 10, 3)
+"""At which counts something that goes on is said again."""
+
+
+def step_of(count: int) -> int:
+    """The largest of STEPS that a count has reached, 0 before the first."""
+    return next((each for each in STEPS if count >= each), 0)
 
 
 class Clue(msgspec.Struct, frozen=True, array_like=True):
@@ -86,6 +96,8 @@ class Incident(msgspec.Struct, kw_only=True):
     silences: list[Silence] = []
     told: dict[str, Finding] = {}
     """What counters and steps prove, by what it is about: a NIC, a switch, slow ranks of a node."""
+    link_downs: dict[str, int] = {}
+    """How often the kernel told that a link went down, by node and label."""
     asked_ns: int = 0
     """Since when everybody is to be heard before a provisional verdict is said, 0: nothing is."""
     late: bool = False
@@ -121,6 +133,8 @@ class Incident(msgspec.Struct, kw_only=True):
 
     def take_clue(self, clue: Clue) -> bool:
         """Add a kernel message; whether it is news. Of a flood the weightiest are kept."""
+        if clue.message.kind in LINK_KINDS:
+            clue = self._counted(clue)
         same = [each.node == clue.node and each.message == clue.message for each in self.clues]
         if any(same) and clue.message.kind not in LINK_KINDS:
             return False
@@ -145,8 +159,22 @@ class Incident(msgspec.Struct, kw_only=True):
             earlier = [each for each in self.clues if is_same_link(each, clue)]
             if any(each.proof.seq > clue.proof.seq for each in earlier):
                 return False
+            if any(each.message == clue.message and each.message.code > 0 for each in earlier):
+                return False
             self.clues = [each for each in self.clues if each not in earlier]
         return True
+
+    def _counted(self, clue: Clue) -> Clue:
+        """Of a link that goes down again and again it counts that it does, not how it is now."""
+        key = f"{clue.node} {clue.message.label}"
+        if clue.message.kind == "link_down" and (
+            key in self.link_downs or len(self.link_downs) < CLUES_MAX
+        ):
+            self.link_downs[key] = self.link_downs.get(key, 0) + 1
+        count = step_of(self.link_downs.get(key, 0))
+        if not count:
+            return clue
+        return replace(clue, message=replace(clue.message, kind="link_down", code=count))
 
     def is_noise(self) -> bool:
         """Whether all that it has are lines that nobody understands."""
@@ -160,7 +188,7 @@ class Incident(msgspec.Struct, kw_only=True):
 
     def has_link_down(self) -> bool:
         """Whether all that it has are links, and one of them is still down."""
-        kinds = {each.message.kind for each in self.clues}
+        kinds = {each.message.kind for each in self.clues if each.message.code < 0}
         others = self.exits or self.silences or self.told
         known = kinds <= {*LINK_KINDS, "not_understood"} and not others
         return known and "link_down" in kinds

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from nemesis.processors.attribution.findings import LINK_LOST, Finding
+from nemesis.processors.attribution.incidents import step_of
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.links import Link, Links
 from nemesis.schemas.codes import FaultClass, Signature
@@ -21,7 +22,6 @@ GRACE_NS: Final = 8 * SECOND_NS
 # NCCL gives a queue pair up after NCCL_IB_TIMEOUT 20 and 7 retries: 4.2 s each
 LONG_NS: Final = 30 * SECOND_NS
 FLAPS_MIN: Final = 2  # in ten minutes; once is what maintenance looks like
-STEPS: Final = (100, 30, 10, 3)  # at which a count is said again
 # IBTA allows a bit error rate of 1e-12: 120 symbol errors an hour on a 4X link; so many in
 # ERRORS_WITHIN_NS are sixty times the limit, and polls that show them rule a single burst out
 ERRORS_MIN: Final = 120
@@ -115,12 +115,13 @@ def _shared(bad: Sequence[Link]) -> list[LinkFinding]:
 
 
 def _finding(link: Link, links: Links, now_ns: int) -> Finding:
-    count = next((each for each in STEPS if link.downs_count >= each), link.downs_count)
+    count = step_of(link.downs_count)
     signature: Signature = ""
     if link.down_ns and (link.downs_count < FLAPS_MIN or now_ns - link.down_ns > LONG_NS):
         how = "is down and does not come back"
     elif link.downs_count:
-        times = f"{count} times or more" if count in STEPS else "twice" if count == 2 else "once"
+        few = "once" if link.downs_count == 1 else "twice"
+        times = f"{count} times or more" if count else few
         how = f"went down {times} and came back"
         signature = "link_recovered"
     else:

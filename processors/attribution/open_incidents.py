@@ -155,7 +155,12 @@ class Incidents(msgspec.Struct):
 
 
 def _has_cause(incident: Incident) -> bool:
-    """Whether a process that was killed, or more than what dying processes print, is in it."""
+    """Whether more is in it than what follows from a fault elsewhere.
+
+    A process that was killed, a call that differs, a message that dying processes do not print.
+    """
+    if incident.stuck is not None and incident.stuck.fault_class == "desync":
+        return True
     deaths = any(is_own_death(each) for each in incident.exits)
     return deaths or any(
         each.level > PROGRAM_FAULT or each.message.kind != "xid" for each in incident.clues

@@ -138,7 +138,9 @@ def place_silence(state: State, tick: Fact) -> None:
         incident = state.incidents.of_nodes(silence.nodes, now_ns)
         if incident is None:
             incident = state.incidents.unexplained([job], now_ns, state.inventory)
-            if incident is not None and not has_followers_only(state, incident, silence.since_ns):
+            if incident is not None and not has_followers_only(
+                state, incident, silence.since_ns + SAMPLED_NS
+            ):
                 incident = None
         if incident is None:
             opened_by = f"{tick.id} {' '.join(silence.nodes)}"

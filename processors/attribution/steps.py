@@ -173,31 +173,39 @@ def _job_of(world: int) -> JobSteps:
 
 
 def _take(job: JobSteps, facts: Sequence[Fact]) -> None:
-    tables = [table for fact in facts if (table := _table(fact)) is not None]
-    if not tables:
+    sound = [fact for fact in facts if _is_sound(fact)]
+    if not sound:
         return
-    table = np.concatenate(tables)
-    table = table[
-        (table[:, _RANK] >= 0) & (table[:, _RANK] < len(job.told)) & (table[:, _STEP] >= 0)
-    ]
-    if len(tables) > 1 and len(np.unique(table[:, _RANK])) < len(table):
+    table = _rows(sound)
+    rank = table[:, _RANK]
+    table = table[(rank >= 0) & (rank < len(job.told)) & (table[:, _STEP] >= 0)]
+    if len(sound) > 1 and len(np.unique(table[:, _RANK])) < len(table):
         # two nodes speak for one rank: the later one counts, as if each had been read at once
-        for fact in facts:
+        for fact in sound:
             _take(job, [fact])
         return
     _take_rows(job, table)
 
 
-def _table(fact: Fact) -> Longs | None:
-    """The rows of a sample, with the time and the period of its poll; None of a broken block."""
+def _is_sound(fact: Fact) -> bool:
     count, size = fact.data.step_count, len(fact.data.steps)
-    if size % (8 * count) or size < 8 * count * len(STEP_CHANNELS):
-        return None
-    table = np.empty((count, _COLUMNS), np.int64)
-    whole = np.frombuffer(fact.data.steps, _INT64).reshape(count, -1)
-    table[:, :_AT_NS] = whole[:, :_AT_NS]
-    table[:, _AT_NS] = fact.at_ns
-    table[:, _PERIOD_NS] = min(fact.data.period_ns, STEP_NS_MAX)
+    return bool(size % (8 * count) == 0 and size >= 8 * count * len(STEP_CHANNELS))
+
+
+def _rows(facts: Sequence[Fact]) -> Longs:
+    """The rows of all samples, with the time and the period of their polls."""
+    blocks = [fact.data.steps for fact in facts]
+    counts = [fact.data.step_count for fact in facts]
+    width = len(STEP_CHANNELS)
+    if any(len(block) != 8 * width * count for block, count in zip(blocks, counts, strict=True)):
+        blocks = [  # a newer producer has channels of which nothing is known here
+            np.frombuffer(block, _INT64).reshape(count, -1)[:, :width].tobytes()
+            for block, count in zip(blocks, counts, strict=True)
+        ]
+    table = np.empty((sum(counts), _COLUMNS), np.int64)
+    table[:, :width] = np.frombuffer(b"".join(blocks), _INT64).reshape(-1, width)
+    polled = [(fact.at_ns, min(fact.data.period_ns, STEP_NS_MAX)) for fact in facts]
+    table[:, width:] = np.repeat(np.array(polled, np.int64), counts, axis=0)
     return table
 
 

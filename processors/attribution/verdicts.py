@@ -191,7 +191,9 @@ def refuted(incident: Incident, at_ns: int) -> FaultAttributed:
     """What was said does not hold any more."""
     return FaultAttributed(
         at_ns=at_ns,
-        reason="the evidence for it was refuted by what came later",
+        reason="the links that were down are up again"
+        if any(each.message.kind == "link_up" for each in incident.clues)
+        else "the evidence for it was refuted by what came later",
         incident=incident.id,
         revision=incident.revisions,
         verdict="no-fault",

@@ -82,6 +82,7 @@ PLAYBOOKS: Final[Mapping[str, Playbook]] = {
     "gpu.memory/row_remap_pending": ("watch",),
     "network.link/link_recovered": ("reinit_communicator", *_ELSEWHERE),
     "nic/link_recovered": ("reinit_communicator", *_ELSEWHERE),
+    "gpu.thermal/transient": ("watch",),
     "straggler.gpu/transient": ("watch",),
     # nothing has failed: take the rank out while it still works, at the end of a step
     PREDICTED_ACT: ("shrink", "swap_node"),
@@ -127,6 +128,7 @@ _PART_ACTIONS_SIGNED: Final[Mapping[tuple[FaultClass, Signature], Action]] = {
     ("gpu.memory", "hardware_defect"): "replace_hardware",
     ("network.link", "link_recovered"): "reinit_communicator",
     ("nic", "link_recovered"): "reinit_communicator",
+    ("gpu.thermal", "transient"): "watch",
     ("straggler.gpu", "transient"): "watch",
 }
 # a class that is proven without its part: what helps without knowing the part

@@ -141,7 +141,9 @@ def test_agents_that_were_told_to_wait_are_recovered_when_the_log_is_back(
     # by then everything that was seen meanwhile is late
     outcome, journal = lose_the_log(tmp_path, monkeypatch, "wait", away_ns=LATE_NS)
     joined = Counter((done.epoch, done.rank) for done in journal if done.doing == "join")
-    assert len(joined) == 111, story(outcome)
+    # a verdict that comes after the patience of the healer makes it plan once more
+    last_epoch = max(epoch for epoch, _ in joined)
+    assert sum(epoch == last_epoch for epoch, _ in joined) == 111, story(outcome)
     assert set(joined.values()) == {1}
     assert {done.by for done in journal if done.doing == "join"} == {"plan"}
     assert {done.by for done in journal if done.doing == "hold"} == {"agent"}

@@ -19,9 +19,14 @@ from nemesis.views.dashboard.web import application
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
 
+def find_chromium() -> str | None:
+    """The system's Chromium, if there is one."""
+    return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
 def chromium_path() -> str:
     """The system's Chromium; the test is skipped without one."""
-    path = next(filter(None, map(shutil.which, _NAMES)), None)
+    path = find_chromium()
     if path is None:
         pytest.skip("no Chromium on this machine (Debian: apt install chromium)")
     return path

@@ -11,10 +11,10 @@ import time
 from collections.abc import Awaitable, Callable
 
 from nemesis import __version__
-from tests.bench import attributing, catch_up, pipeline, recovering, replaying
+from tests.bench import attributing, catch_up, page, pipeline, recovering, replaying
 from tests.bench.row import Row
 
-SHORT = (recovering.measure, attributing.measure, pipeline.measure, replaying.measure)
+SHORT = (recovering.measure, attributing.measure, pipeline.measure, replaying.measure, page.measure)
 LONG = (catch_up.measure,)
 
 

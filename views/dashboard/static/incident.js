@@ -23,7 +23,7 @@ export function startIncident() {
 }
 
 export function tabTo(number) {
-  if (shown) go({ tab: number ? TABS[number] : "" });
+  if (here().incident) go({ tab: number ? TABS[number] : "" });
 }
 
 export function jumpTo(name) {

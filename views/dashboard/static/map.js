@@ -158,7 +158,7 @@ function label() {
     ? `${plural(state.nodes.length, "node", "nodes")}, ${plural(gpus, "GPU", "GPUs")}; ${bad ? `${count(bad)} not well` : "all well"}. Arrow keys move, n goes to the next that is not well, Enter shows it.`
     : "No node has said what it is made of yet.";
   canvas.setAttribute("aria-label", words);
-  $("map-here").textContent = state.nodes.length ? "" : words;
+  $("map-here").textContent = state.nodes.length ? "Arrow keys move over the nodes, n finds the next that is not well, Enter shows its parts." : words;
 }
 
 function tell() {

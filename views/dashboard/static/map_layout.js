@@ -1,5 +1,7 @@
 // Where each node of the map lies: leaves side by side, nodes in a leaf, GPUs in a node.
 
+const USED_MIN = 0.75;
+const NAMED_MIN = 12; // smaller cells leave no room for the names of nodes
 const SIZES = [20, 17, 15, 12, 10, 8, 6, 5, 4, 3, 2];
 
 // `nodes`: rows of the document, sorted by leaf. `zoom`: steps larger (or smaller) than what fits.
@@ -13,8 +15,16 @@ export function layOut(nodes, width, height, zoom) {
       break;
     }
   }
+  fits = wider(fits, (at) => placed(leaves, widest, width, SIZES[at]).used / width);
   const at = Math.min(SIZES.length - 1, Math.max(0, fits - zoom));
   return { ...placed(leaves, widest, width, SIZES[at]), cell: SIZES[at], canGrow: at > 0, canShrink: at < fits };
+}
+
+// A little smaller, if that lets leaves lie side by side instead of leaving half of the map empty.
+function wider(fits, usedAt) {
+  if (usedAt(fits) >= USED_MIN) return fits;
+  for (let at = fits + 1; SIZES[at] >= NAMED_MIN; at += 1) if (usedAt(at) >= USED_MIN) return at;
+  return fits;
 }
 
 function byLeaf(nodes) {
@@ -31,7 +41,7 @@ function placed(leaves, widest, width, cell) {
   const gap = cell >= 12 ? 3 : cell >= 6 ? 2 : cell >= 4 ? 1 : 0;
   const columns = widest <= 4 ? widest : Math.ceil(widest / 2);
   const rows = Math.ceil(widest / columns);
-  const names = cell >= 12 ? 15 : 0;
+  const names = cell >= NAMED_MIN ? 15 : 0;
   const nodeGap = cell >= 12 ? 14 : cell >= 6 ? 6 : 3;
   const tile = { width: columns * (cell + gap) - gap + nodeGap, height: rows * (cell + gap) - gap + nodeGap + names, names, columns, gap };
   const heading = cell >= 6 ? 18 : 0;
@@ -57,7 +67,8 @@ function placed(leaves, widest, width, cell) {
     x += block.width + leafGap;
     tallest = Math.max(tallest, block.height);
   }
-  return { rects, blocks, tile, heading, height: y + tallest };
+  const used = Math.max(0, ...blocks.map((block) => block.x + block.width));
+  return { rects, blocks, tile, heading, used, height: y + tallest };
 }
 
 // A leaf is about three times as wide as high; then as many as fit side by side fill the width.

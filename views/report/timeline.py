@@ -28,7 +28,7 @@ IDLE_TIMES: Final = 12  # a pause so many times as long as the usual one is idle
 
 def timeline(moments: Sequence[Moment]) -> str:
     """An SVG of the moments, which are in order."""
-    lanes = [lane for lane in LANES if any(each.lane == lane for each in moments)]
+    lanes: list[Lane] = [lane for lane in LANES if any(each.lane == lane for each in moments)]
     places, breaks = _places([each.at_ns for each in moments])
     bottom = TOP + LANE_HEIGHT * len(lanes)
     parts = [

@@ -177,11 +177,11 @@ class Cell:
 
     def predict(self, band: RiskBand, *ranks: int, node: str = "n1", **fields: Any) -> int:
         """A GPU of the node is likely to fail, or no longer."""
-        base: dict[str, Any] = {"incident": "p-1", "jobs": ("llama",)}
+        component = f"gpu/{node}/0000:1b:00.0"
+        base: dict[str, Any] = {"incident": "p-1", "jobs": ("llama",), "component": component}
         data = FailurePredicted(
             at_ns=self.now_ns,
             reason="",
-            component=f"gpu/{node}/0000:1b:00.0",
             fault_class="gpu.memory",
             band=band,
             ranks=ranks,

@@ -174,3 +174,17 @@ def test_a_playbook_says_what_a_prediction_leads_to() -> None:
     cell = made({"playbooks": {"predicted.act": ["watch"]}})
     cell.predict("act", 3)
     assert cell.last(RecoveryDecided).action == "watch"
+
+
+def test_ranks_are_those_of_the_first_job_and_another_job_loses_none() -> None:
+    cell = made()
+    cell.predict("act", 3, jobs=("other", "llama"))
+    cell.tick(10)
+    assert cell.said == []
+
+
+def test_a_prediction_about_no_job_or_no_node_is_borne() -> None:
+    cell = made()
+    cell.predict("act", jobs=())
+    cell.predict("act", 3, component="switch/leaf03", incident="p-2")
+    assert cell.last(RecoveryDecided).removed_ranks == (3,)

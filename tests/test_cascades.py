@@ -4,6 +4,7 @@ from typing import Any
 
 from nemesis.schemas.observed import GroupDigest, OperationSeen, PortSeen
 from tests.attribution_log import SECOND_NS, Log, nic_block, step_block, wired, xid
+from tests.test_attribution import recovered
 
 NODES = [f"n{number}" for number in range(1, 7)]
 HEALTH = "mlx5_core 0000:40:00.0: device's health compromised - reached miss count"
@@ -115,6 +116,28 @@ def test_of_ranks_that_abort_one_after_the_other_none_is_the_first() -> None:
         job.log.now_ns += SECOND_NS // 4
     job.run(10, stands_still=True)
     assert not job.named
+
+
+def test_a_rank_that_aborted_long_before_the_others_stays_named() -> None:
+    job = Job()
+    job.run(20)
+    job.log.exited(2, node="n2", signal=ABORT)
+    job.run(12, stands_still=True)
+    assert set(job.named) == {"rank/llama/2"}
+    job.log.exited(7, node="n4", signal=ABORT)
+    job.run(5, stands_still=True)
+    assert [each.id for each in job.log.last.culprits] == ["rank/llama/2"]
+
+
+def test_that_a_job_stood_still_is_remembered_over_another_recovery() -> None:
+    job = Job()
+    job.run(20)
+    job.run(8, stands_still=True)
+    job.log.kernel(xid(79), "n6")
+    recovered(job.log, job.log.last.incident, 10)
+    job.abort(2)
+    job.run(8, stands_still=True)
+    assert set(job.named) == {"gpu/n6/0000:1b:00.0"}
 
 
 def test_a_node_that_dies_after_a_rank_did_is_a_fault_of_its_own() -> None:

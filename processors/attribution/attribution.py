@@ -146,7 +146,7 @@ class Attribution:
             case "attempt_completed":
                 job, incident_id = state.recoveries.complete(fact.data.decision, state.inventory)
                 state.recorders.forget(job)
-                state.steps.forget(job)
+                state.steps.regroup(job)
                 state.incidents.recover(incident_id)
 
     def _on_sample(self, fact: Fact) -> None:

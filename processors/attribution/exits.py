@@ -24,6 +24,7 @@ from nemesis.processors.attribution.steps import Steps
 from nemesis.schemas import components
 
 SIGABRT: Final = 6  # torch's watchdog ends a process so: "exit -6" (ProcessGroupNCCL.cpp)
+ABORTS_NS: Final = 10_000_000_000  # watchdogs of one hang end within seconds of each other
 SIGTERM: Final = 15  # what a launcher sends to the rest
 # crash or kill of this very process: SIGILL, SIGBUS, SIGFPE, SIGKILL, SIGSEGV
 OWN_DEATH_SIGNALS: Final = frozenset({4, 7, 8, 9, 11})
@@ -102,10 +103,12 @@ def _abstained(reason: str, job: str, exits: Sequence[Exit]) -> Finding:
 def _certainly_first(exits: Sequence[Exit]) -> Exit | None:
     """The one whose death lies before all others, whatever the clocks' errors are.
 
-    Not one that aborted: the watchdog that is first to give up is not that of the rank at fault.
+    Not one that aborted shortly before: the watchdog that is first to give up is not that of the
+    rank at fault.
     """
     first = min(exits, key=lambda each: (each.at_ns + _error_ns(each), each.rank))
-    if first.signal == SIGABRT:
+    others_ns = [each.at_ns for each in exits if each.rank != first.rank]
+    if first.signal == SIGABRT and min(others_ns) - first.at_ns < ABORTS_NS:
         return None
     for each in exits:
         if each.rank == first.rank:

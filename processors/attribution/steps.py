@@ -157,8 +157,16 @@ class Steps(msgspec.Struct):
         spared_ns = steps.step_ns * 3 // 2 + steps.period_ns // 10
         return at_ns - steps.advanced_ns > spared_ns + error_ns
 
+    def regroup(self, job: str) -> None:
+        """The job goes on in another membership: who is slow shows anew, when it stopped stays."""
+        steps = self.jobs.get(job)
+        if steps is not None:
+            size = len(steps.told)
+            steps.told, steps.usual = bytearray(size), bytearray(4 * size)
+            steps.rounds_count, steps.late = 0, {}
+
     def forget(self, job: str) -> None:
-        """The job is over, or goes on in another membership."""
+        """The job is over, or another one of its name begins."""
         self.jobs.pop(job, None)
 
 

@@ -112,6 +112,7 @@ def test_every_answer_forbids_scripts_and_frames_of_others() -> None:
                 assert "script-src 'self';" in policy
                 assert "unsafe" not in policy
                 assert answer.headers["X-Content-Type-Options"] == "nosniff"
+                assert answer.headers["Cache-Control"] in ("no-cache", "no-store")
 
     asked(body)
 
@@ -222,6 +223,29 @@ def test_a_browser_hears_of_changes_and_takes_up_where_it_was(tmp_path: Path) ->
                 assert await heard(again, "i-2") != id  # type: ignore[arg-type]
             async with session.get(f"{url}/api/fact", params={"seq": "1"}) as answer:
                 assert (await answer.json())["subject"] == "nemesis.events.fault_attributed.i-1"
+
+    in_cell(tmp_path, body)
+
+
+@pytest.mark.server
+def test_a_log_that_was_rolled_back_is_read_anew(tmp_path: Path) -> None:
+    async def body(server: Server) -> None:
+        target = Target(url=server.url, credentials_folder=server.credentials_folder)
+        async with (
+            reading(target, cell="test", where="") as live,
+            await server.connect("processor/attribution") as log,
+        ):
+            await until(lambda: live.hub.ready, "the past is read")
+            subject, payload = encode_conclusion(
+                id="1", source="/x", at_ns=1, data=verdict("i-1"), key="i-1"
+            )
+            await log.publish(subject, payload)
+            await until(lambda: "i-1" in live.hub.board.incidents.by_id, "it is read")
+            run = live.hub.run
+            live.hub.board.last_seq += 1000  # as if more had been read than there is
+            await until(lambda: live.hub.run != run and live.hub.ready, "it is read anew")
+            assert "i-1" in live.hub.board.incidents.by_id
+            assert live.hub.board.last_seq < 1000
 
     in_cell(tmp_path, body)
 

@@ -50,7 +50,7 @@ window.frames_ms = [];
 """
 
 
-async def measure(minutes: float = 1.0) -> list[Row]:
+async def measure(minutes: float = 0.5) -> list[Row]:
     """All rows; `minutes`: how long memory is looked at."""
     if find_chromium() is None:
         print("UI  no Chromium here: the page is not measured")

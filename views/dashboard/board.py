@@ -34,7 +34,7 @@ from nemesis.views.incidents import Entry, Incidents
 
 INCIDENTS_MAX: Final = 1000
 ENTRIES_MAX: Final = 2000  # of one incident; a fault that came back for days
-DECISIONS_MAX: Final = 1000
+DECISIONS_MAX: Final = 200  # answered ones; what waits is never let go
 FEED_SENT_MAX: Final = 200  # rows in one change: more than a person sees pass by
 
 UNWELL_MAX: Final = 200  # parts listed in words; the map shows all

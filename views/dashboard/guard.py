@@ -99,6 +99,8 @@ async def set_headers(request: web.Request, response: web.StreamResponse) -> Non
     """On every answer, also on refusals."""
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
+    # a page of one release must not run with a script of the one before
+    response.headers.setdefault("Cache-Control", "no-cache")
 
 
 def _from_ourselves(request: web.Request) -> bool:

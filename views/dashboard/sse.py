@@ -31,7 +31,11 @@ class Streams:
         if len(self._tasks) >= BROWSERS_MAX:
             return web.Response(status=503, text="too many browsers look at this page\n")
         response = web.StreamResponse(
-            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+            headers={
+                "Content-Type": "text/event-stream",
+                "Cache-Control": "no-store",
+                "X-Accel-Buffering": "no",  # a proxy must not gather what we gathered
+            }
         )
         await response.prepare(request)
         where = request.headers.get("Last-Event-ID") or request.query.get("since", "")

@@ -175,7 +175,7 @@ async def _sample(live: Live, node: str) -> dict[str, Any] | None:
 
 
 async def _index(request: web.Request) -> web.StreamResponse:
-    return web.FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+    return web.FileResponse(STATIC / "index.html")
 
 
 async def _charts(request: web.Request) -> web.StreamResponse:
@@ -185,7 +185,7 @@ async def _charts(request: web.Request) -> web.StreamResponse:
     if spec is None or not spec.submodule_search_locations:
         raise web.HTTPNotFound(text="no charts: plotly is not installed\n")
     path = Path(spec.submodule_search_locations[0]).joinpath(*rest)
-    return web.FileResponse(path, headers={"Cache-Control": "max-age=86400"})
+    return web.FileResponse(path)
 
 
 async def _save(request: web.Request, path: Path) -> None:

@@ -22,6 +22,7 @@ coverage: $(VENV)/.dev ## Run every test and measure the core, child processes t
 	@$(BIN)/coverage erase
 	@$(BIN)/coverage run -m pytest
 	@$(BIN)/coverage combine --quiet
+	@rm -f .coverage.* # what a child left that was killed while it wrote
 	@status=0; for folder in $(COVERED); do \
 	  printf '%-12s' "$$folder"; \
 	  $(BIN)/coverage report --include="$$folder/*" --format=total --fail-under=95 || status=1; \

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, TypeVar
@@ -21,6 +22,8 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
     Raises:
         KeyboardInterrupt: Ctrl-C.
     """
+    if threading.current_thread() is not threading.main_thread():
+        return asyncio.run(work)  # Ctrl-C and its handlers are the main thread's
     told: list[int] = []
 
     def wait(number: int, frame: FrameType | None) -> None:

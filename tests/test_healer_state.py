@@ -1,0 +1,58 @@
+"""Promises of what the healer remembers: a leap is no waiting, and an old exit is history."""
+
+import pytest
+
+from nemesis.processors.healer.state import HealerState, JobState, is_history, submitted_state
+from nemesis.schemas.facts import Fact
+from nemesis.schemas.observed import ProcessExited
+from nemesis.schemas.operated import JobSubmitted
+from nemesis.schemas.policy import Policy
+
+SECOND_NS = 1_000_000_000
+SUBMITTED_NS = 100 * SECOND_NS
+
+
+def job() -> JobState:
+    submitted = JobSubmitted(
+        at_ns=SUBMITTED_NS, by="ann", reason="", job="llama", nodes=("n0",), ranks_per_node=2
+    )
+    return submitted_state(submitted, 0, 1)
+
+
+@pytest.mark.parametrize(("tick_s", "opened_s"), [(0, 5), (110, 5), (100, 5 + 12)])
+def test_a_leap_of_the_clock_is_no_waiting_and_its_first_tick_is_no_leap(
+    tick_s: int, opened_s: int
+) -> None:
+    opened = job()
+    opened.opened_ns = 5 * SECOND_NS
+    state = HealerState(policy=Policy(), jobs={"llama": opened}, tick_ns=tick_s * SECOND_NS)
+    state.bear_leap(113 * SECOND_NS)
+    assert (opened.opened_ns, state.tick_ns) == (opened_s * SECOND_NS, 113 * SECOND_NS)
+
+
+@pytest.mark.parametrize(
+    ("late", "epoch", "at_ns", "history"),
+    [
+        (True, 0, SUBMITTED_NS, False),
+        (True, 0, SUBMITTED_NS - 1, True),
+        (True, -1, SUBMITTED_NS, True),
+        (False, -1, SUBMITTED_NS - 1, False),
+    ],
+)
+def test_a_late_exit_is_history_unless_it_is_known_to_be_of_the_job_as_it_is(
+    late: bool, epoch: int, at_ns: int, history: bool
+) -> None:
+    exited = ProcessExited(
+        node="n0", start_ns=1, n=1, at_ns=at_ns, job="llama", rank=0, epoch=epoch
+    )
+    fact = Fact(
+        seq=9,
+        kind="process",
+        key="n0",
+        id="n0/1/1",
+        at_ns=at_ns,
+        log_time_ns=200 * SECOND_NS,
+        late=late,
+        data=exited,
+    )
+    assert is_history(job(), fact, exited) is history

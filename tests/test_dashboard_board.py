@@ -263,7 +263,17 @@ def test_the_story_of_an_incident_quotes_its_evidence_and_says_what_was_done() -
 def test_a_closed_incident_says_how_it_ended() -> None:
     closed = inferred.IncidentClosed(at_ns=1, reason="over", incident="i-1", outcome="no_action")
     (row,) = board_of(told(verdict(), closed)).document()["incidents"]
-    assert (row["outcome"], row["closed"]) == ("no action", True)
+    assert (row["outcome"], row["open"]) == ("no action", False)
+
+
+def test_an_incident_is_open_from_its_opening_to_its_close() -> None:
+    opened = inferred.IncidentOpened(at_ns=1, reason="x", incident="i-1", trigger="verdict")
+    (row,) = board_of(told(verdict(), opened)).document()["incidents"]
+    assert row["open"]
+    waits = board_of(told(verdict(), recovery("approve"))).document()["incidents"][0]
+    assert (waits["outcome"], waits["open"]) == ("waits for approval", True)
+    over = board_of(told(verdict(), recovery(), completed())).document()["incidents"][0]
+    assert (over["outcome"], over["open"]) == ("recovered", False)
 
 
 def test_rows_of_the_feed_are_found_by_words() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from nemesis.schemas.decided import Decision
-from nemesis.schemas.inferred import FaultAttributed, IncidentCosted
+from nemesis.schemas.inferred import FaultAttributed, IncidentCosted, IncidentOpened
 from nemesis.schemas.printable import one_line
 from nemesis.schemas.registry import EVENTS
 from nemesis.views.incidents import Entry, Incident
@@ -17,7 +17,6 @@ CULPRITS_SHOWN = 8
 def incident_row(incident: Incident) -> dict[str, Any]:
     """A line of the list; `last_seq` says whether the whole has changed."""
     verdict = incident.verdict
-    closed = incident.closed
     costs = {e.data.job: e.data for e in incident.entries if isinstance(e.data, IncidentCosted)}
     culprits = [one_line(each.id) for each in verdict.culprits] if verdict else []
     return {
@@ -30,13 +29,21 @@ def incident_row(incident: Incident) -> dict[str, Any]:
         "verdict": verdict.verdict if verdict else "",
         "culprits": culprits[:CULPRITS_SHOWN],
         "confidence_ppm": verdict.confidence_ppm if verdict else 0,
-        "outcome": closed.outcome.replace("_", " ") if closed else incident.outcome,
-        "closed": closed is not None,
+        "outcome": incident.outcome,
+        "open": is_open(incident),
         "job": one_line(incident.job),
         "lost_ms": sum(cost.lost_ns for cost in costs.values()) // 1_000_000,
         "lost_gpu_ms": sum(cost.lost_gpu_ms for cost in costs.values()),
         "events_count": len(incident.entries),
     }
+
+
+def is_open(incident: Incident) -> bool:
+    """Whether it is not over: opened and not closed; where nobody opens and closes, by its end."""
+    if incident.closed is not None:
+        return False
+    opened = any(isinstance(entry.data, IncidentOpened) for entry in incident.entries)
+    return opened or incident.outcome not in ("recovered", "vetoed", "no action")
 
 
 def incident_document(incident: Incident) -> dict[str, Any]:

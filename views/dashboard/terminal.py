@@ -19,7 +19,6 @@ NAMES: Final = {
     "S": "silent",
 }
 _STYLES: Final = {"F": "bold red", "O": "magenta", "P": "yellow", "R": "blue", "S": "dim"}
-_OPEN: Final = ("open", "failed", "unknown", "withheld")
 _LEVELS: Final = {"alarm": "bold red", "warn": "yellow", "info": "blue"}
 _KINDS: Final = {"inferred": "yellow", "decided": "cyan", "done": "green", "operated": "magenta"}
 INCIDENTS_SHOWN: Final = 8
@@ -41,7 +40,7 @@ def _head(document: dict[str, Any]) -> Iterator[Text]:
     log = document["log"]
     gpus = "".join(node[2] for node in document["nodes"])
     well = gpus.count(".") + gpus.count("R")
-    open_count = sum(each["outcome"] in _OPEN for each in document["incidents"])
+    open_count = sum(each["open"] for each in document["incidents"])
     at = rfc3339(log["log_time_ms"] * 1_000_000)[:19].replace("T", " ")
     yield _line(
         ("NEMESIS ", "bold"), f"{log['cell']}  ", (f"{document['mode']}  ", "bold cyan"),
@@ -86,7 +85,7 @@ def _incidents(document: dict[str, Any]) -> Iterator[RenderableType]:
     for no_wrap in (True, True, True, False):
         table.add_column(no_wrap=no_wrap, overflow="ellipsis")
     for each in newest[:INCIDENTS_SHOWN]:
-        style = "bold red" if each["outcome"] in _OPEN else "green"
+        style = "bold red" if each["open"] else "green"
         at = rfc3339(each["opened_ms"] * 1_000_000)[11:19]
         outcome = Text(each["outcome"], style)
         table.add_row(at, outcome, Text(each["id"]), Text(each["title"], no_wrap=True))

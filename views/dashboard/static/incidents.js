@@ -6,14 +6,13 @@ import { on, state } from "./store.js";
 import { brief, onTimesKind, whole } from "./times.js";
 
 const SHOWN_MAX = 100; // the list is for what is going on; older ones are found by the feed's filter
-const LOUD = new Set(["open", "failed", "unknown", "withheld"]);
 
 export function newest() {
   return [...state.incidents.values()].sort((a, b) => b.opened_ms - a.opened_ms || b.last_seq - a.last_seq);
 }
 
 export function isOpen(row) {
-  return !row.closed && LOUD.has(row.outcome);
+  return row.open;
 }
 
 export function startIncidents() {
@@ -27,15 +26,14 @@ function draw() {
   const list = $("incidents");
   const { incident } = here();
   const kind = localStorage.getItem("times");
-  reconcile(list, all.slice(0, SHOWN_MAX), (row) => row.id, (row) => `${row.last_seq} ${row.title} ${row.outcome} ${row.id === incident} ${kind}`, (row) => item(row, row.id === incident));
+  reconcile(list, all.slice(0, SHOWN_MAX), (row) => row.id, (row) => `${row.last_seq} ${row.title} ${row.outcome} ${row.open} ${row.id === incident} ${kind}`, (row) => item(row, row.id === incident));
   const open = all.filter(isOpen).length;
   $("incidents-count").textContent = all.length ? `${open} open of ${all.length}` : "";
   if (!all.length) list.replaceChildren(h("li", { class: "none" }, "No incidents. Nothing is known to be wrong."));
 }
 
 export function outcome(row) {
-  const name = row.closed && row.outcome === "open" ? "closed" : row.outcome;
-  return h("span", { class: `outcome outcome-${name.replace(" ", "-")}` }, name);
+  return h("span", { class: `outcome outcome-${row.outcome.replaceAll(" ", "-")}` }, row.outcome);
 }
 
 function item(row, current) {

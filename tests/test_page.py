@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 import pytest
 from aiohttp import web
 from axe_playwright_python.async_playwright import Axe
@@ -300,6 +301,18 @@ def test_the_address_is_the_view(look: Look) -> None:
         await page.goto(there)
         await expect(page.locator(".timeline svg")).to_be_visible()
         await expect(page.locator("#which")).to_have_text("gpu/n0002/0000:43:00.0")
+
+    look(hub_of(small_log().records), body)
+
+
+def test_the_facts_of_an_incident_can_be_taken_along(look: Look) -> None:
+    async def body(page: Page, url: str) -> None:
+        await press(page, "g i Enter 3")
+        await expect(page.locator(".facts")).to_contain_text("nemesis incident i-1 --cell lab")
+        async with page.expect_download() as downloading:
+            await page.locator(".facts a[download]").click()
+        path = await (await downloading.value).path()
+        assert msgspec.json.decode(path.read_bytes())["culprits"] == ["gpu/n0002/0000:43:00.0"]
 
     look(hub_of(small_log().records), body)
 

@@ -304,6 +304,7 @@ class Board:
     def _log(self) -> dict[str, Any]:
         return {
             "cell": self._cell,
+            "where": one_line(self._where),
             "last_seq": self.last_seq,
             "log_time_ms": self.log_time_ns // 1_000_000,
             "events_count": self.feed.total_count,

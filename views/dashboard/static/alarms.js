@@ -42,6 +42,8 @@ function draw() {
   reconcile($("alarms"), lines(), (line) => line.id, (line) => `${line.level}${line.title}${line.text}`, item);
 }
 
+const command = (text) => h("span", { class: "command" }, h("code", {}, text), copyButton(text));
+
 function item({ level, title, text, hint }) {
-  return h("div", { class: `alarm ${level}` }, h("strong", {}, title), h("span", {}, text), hint ? h("span", { class: "command" }, h("code", {}, hint), copyButton(hint)) : null);
+  return h("div", { class: `alarm ${level}` }, h("strong", {}, title), h("span", {}, text), hint ? command(hint === "nemesis status" ? hint + (state.log.where || "") : hint) : null);
 }

@@ -5,12 +5,16 @@ import { here } from "./place.js";
 const TRIES = 3;
 const RETRY_MS = 300;
 
-export async function ask(path, query = {}) {
+export function address(path, query = {}) {
   const { replay, at } = here();
   const all = new URLSearchParams(query);
   if (replay) all.set("replay", replay);
   if (replay && at) all.set("at", at);
-  return taken(await fetched(`/api/${path}?${all}`));
+  return `/api/${path}?${all}`;
+}
+
+export async function ask(path, query = {}) {
+  return taken(await fetched(address(path, query)));
 }
 
 // A look-up that the network cut off is made again: nothing is changed by asking twice.

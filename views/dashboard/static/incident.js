@@ -1,6 +1,6 @@
 // One incident: verdict first, then the evidence, then what was done. Story, timeline, raw facts.
 
-import { ask } from "./api.js";
+import { address, ask } from "./api.js";
 import { $, copyButton, h, plural } from "./dom.js";
 import { showFact } from "./fact.js";
 import { outcome } from "./incidents.js";
@@ -131,8 +131,9 @@ function deeds(incident) {
 }
 
 function facts(incident) {
-  const command = `nemesis incident ${incident.id} --json`;
-  return h("div", { class: "facts" }, h("p", { class: "command" }, h("code", {}, command), copyButton(command)),
+  const command = `nemesis incident ${incident.id}${state.log.where} --json`;
+  const file = h("a", { href: address("incident", { id: incident.id }), download: `${incident.id}.json` }, "Download");
+  return h("div", { class: "facts" }, h("p", { class: "command" }, h("code", {}, command), copyButton(command), file),
     incident.entries.map((entry) => h("details", { open: incident.entries.length <= 12 },
       h("summary", {}, h("span", { class: "seq" }, String(entry.seq)), h("strong", { class: entry.certainty }, entry.fact.replaceAll("_", " ")), h("span", { class: "dim" }, whole(entry.stored_ms))),
       entry.cause.length ? h("p", { class: "dim" }, "drawn from ", entry.cause.map((seq) => [h("button", { type: "button", class: "seq", onclick: () => showFact(seq) }, String(seq)), " "])) : null,

@@ -100,6 +100,20 @@ def test_a_restart_moves_to_spares_first_and_shrinks_by_what_is_left() -> None:
     assert (restart.removed, restart.started) == ((2, 3), restart.members)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "action"),
+    [
+        (fault("network.link", signature="link_recovered"), "reinit_communicator"),
+        (fault("unknown", 3), "restart_rank"),
+        (fault("gpu.off_bus", 3), "shrink"),
+    ],
+)
+def test_what_moved_before_stays_where_it_is(wrong: Fault, action: str) -> None:
+    choice = chosen(wrong, view(moved={0: "s0", 1: "s0"}))
+    assert choice.action == action
+    assert choice.placements == (Placement(node="s0", ranks="0-1"),)
+
+
 def test_a_spare_that_would_stay_empty_does_not_join() -> None:
     wrong = fault("app.stall", silent_nodes=frozenset({"n0", "n1"}))
     restart = chosen(wrong, view(("s0",), tp=4, ranks_per_node=2))

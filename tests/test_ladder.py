@@ -9,7 +9,7 @@ from nemesis.processors.healer.replicas import replica_count, replica_of, world_
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.plans import Placement
-from nemesis.schemas.policy import Policy, decode_policy
+from nemesis.schemas.policy import Policy, Step, decode_policy
 
 
 def submitted(**fields: Any) -> JobSubmitted:
@@ -189,6 +189,26 @@ def test_a_protected_node_refuses_what_is_done_to_the_node_itself(action: Any) -
     policy = Policy(playbooks={"straggler.gpu": (action,)})
     answer = choose(wrong, view(), policy, protected=("n9",))
     assert answer == NoRung(wanted=action, refused=(f"{action}: node n9 is protected",))
+
+
+def test_a_drain_is_refused_where_it_starts_ranks_of_a_protected_node_anew() -> None:
+    drain = fault("gpu.memory", 0, bad_nodes=frozenset({"n1"}))
+    answer = choose(drain, view(), Policy(), protected=("n2",))
+    assert answer.refused[0] == "drain_node: node n2 is protected"
+
+
+def test_a_step_is_taken_where_its_conditions_are_just_met() -> None:
+    step = Step(action="shrink", world_min=6, ranks_lost_max=2, nodes_out_max=1)
+    policy = Policy(playbooks={"gpu.off_bus": (step,)})
+    answer = choose(fault("gpu.off_bus", 2, 3), view(), policy)
+    assert isinstance(answer, Choice)
+    assert (len(answer.members), answer.nodes_out) == (6, ("n1",))
+
+
+def test_what_leaves_a_job_alone_leaves_it_all_its_ranks() -> None:
+    policy = Policy(playbooks={"straggler.gpu": (Step(action="cordon_node", world_min=8),)})
+    answer = choose(fault("straggler.gpu"), view(), policy)
+    assert isinstance(answer, Choice)
 
 
 def test_a_protected_node_refuses_to_leave_to_join_and_to_stop_a_living_rank() -> None:

@@ -2,8 +2,16 @@
 
 import pytest
 
-from nemesis.processors.healer.state import HealerState, JobState, is_history, submitted_state
+from nemesis.processors.healer.state import (
+    PARTS_MAX,
+    HealerState,
+    JobState,
+    is_history,
+    submitted_state,
+)
+from nemesis.processors.healer.verdicts import suspect
 from nemesis.schemas.facts import Fact
+from nemesis.schemas.inferred import FailurePredicted
 from nemesis.schemas.observed import ProcessExited
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.policy import Policy
@@ -56,3 +64,19 @@ def test_a_late_exit_is_history_unless_it_is_known_to_be_of_the_job_as_it_is(
         data=exited,
     )
     assert is_history(job(), fact, exited) is history
+
+
+def test_of_very_many_parts_that_are_likely_to_fail_the_latest_are_remembered() -> None:
+    state = HealerState(policy=Policy())
+    for at in range(PARTS_MAX + 1):
+        component = f"gpu/n{at}/0000:1b:00.0"
+        predicted = FailurePredicted(
+            at_ns=0,
+            reason="",
+            incident=f"p-{at}",
+            component=component,
+            fault_class="gpu.memory",
+            band="watch",
+        )
+        assert suspect(state, predicted)
+    assert list(state.suspects) == [f"p-{at}" for at in range(1, PARTS_MAX + 1)]

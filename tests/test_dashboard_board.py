@@ -282,3 +282,16 @@ def test_rows_of_the_feed_are_found_by_words() -> None:
         "recovery_decided"
     ]
     assert board.feed.before(1, 10) == []
+
+
+def test_a_rank_that_runs_elsewhere_by_now_is_forgiven_where_it_ran() -> None:
+    rank = inferred.Culprit(kind="rank", id="rank/llama/1")
+    anew = msgspec.structs.replace(submitted(), nodes=("n2",))
+    board = board_of(told(verdict(culprits=(rank,)), anew, verdict(revision=1, culprits=())))
+    assert board.node("n1") is not None
+    assert board.document()["unwell"] == []
+
+
+def test_a_rank_that_no_job_can_have_is_on_no_node() -> None:
+    culprit = inferred.Culprit(kind="rank", id=f"rank/llama/{'9' * 5000}")
+    assert board_of(told(verdict(culprits=(culprit,)))).document()["nodes"][0][2:4] == ("..", ".")

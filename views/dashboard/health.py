@@ -4,6 +4,7 @@ A part is marked by the facts that blame it, and stays marked until they are tak
 incident is over, or its node boots anew. Silence is no mark: it follows from the last sample.
 """
 
+import re
 from typing import Final
 
 import msgspec
@@ -22,6 +23,7 @@ SILENT: Final = "S"
 _WORST_FIRST: Final = (FAULT, OUT, PREDICTED, RANK)
 _OF_PROGRAMS: Final = ("rank/", "process/", "program/", "job/")
 _OF_SWITCHES: Final = ("port/", "switch/")
+_RANK: Final = re.compile(r"[0-9]{1,10}")
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -61,6 +63,8 @@ class Health:
         self.nodes: Final[dict[str, Node]] = {}
         self._marks: Final[dict[str, dict[str, Mark]]] = {}
         """Component -> incident -> mark."""
+        self._places: Final[dict[str, str]] = {}
+        """Marked component -> where it was when it was marked: a rank may run elsewhere later."""
         self._by_place: Final[dict[str, set[str]]] = {}
         """Node or leaf -> marked components."""
         self._by_incident: Final[dict[str, set[str]]] = {}
@@ -168,16 +172,16 @@ class Health:
     def _mark(self, part: str, mark: Mark) -> set[str]:
         self._marks.setdefault(part, {})[mark.incident] = mark
         self._by_incident.setdefault(mark.incident, set()).add(part)
-        place = self._place_of(part)
+        place = self._places.setdefault(part, self._place_of(part))
         self._by_place.setdefault(place, set()).add(part)
         return {place}
 
     def _unmark(self, part: str, incident: str) -> set[str]:
-        place = self._place_of(part)
+        place = self._places[part]
         marks = self._marks[part]
         del marks[incident]
         if not marks:
-            del self._marks[part]
+            del self._marks[part], self._places[part]
             self._by_place[place].discard(part)
             if not self._by_place[place]:
                 del self._by_place[place]
@@ -206,7 +210,7 @@ class Health:
         kind, _, rest = part.partition("/")
         name, _, number = rest.rpartition("/")
         job = self._ranks.get(name)
-        if kind != "rank" or job is None or not number.isdecimal():
+        if kind != "rank" or job is None or not _RANK.fullmatch(number):
             return None
         at, index = divmod(int(number), job.ranks_per_node)
         return (job.nodes[at], index) if at < len(job.nodes) else None

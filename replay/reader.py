@@ -14,7 +14,7 @@ from nemesis.replay.recording import (
     FORMAT,
     FORMAT_VERSION,
     LINE_BYTES_MAX,
-    BlobLine,
+    STATES_BYTES_MAX,
     CorruptRecordingError,
     FactLine,
     Header,
@@ -78,36 +78,53 @@ class Recording:
     def states(self) -> dict[str, bytes]:
         """By hash, the states that replay starts from: the blobs before the first fact."""
         blobs: dict[str, bytes] = {}
-        for _, _, line in self._lines():
-            if isinstance(line, FactLine):
-                break
-            self._gather(blobs, line)
+        held_bytes = 0
+        for sha256, blob in self._blobs(before_facts=True):
+            blobs[sha256] = blob
+            held_bytes += len(blob)
+            if held_bytes > STATES_BYTES_MAX:
+                raise CorruptRecordingError(
+                    f"{self.path}: expected states of at most {STATES_BYTES_MAX} bytes",
+                    hint="record it again",
+                )
         return blobs
 
     def blobs(self) -> Iterator[tuple[str, bytes]]:
         """Every blob with its hash, one at a time."""
-        gathered: dict[str, bytes] = {}
-        for _, _, line in self._lines():
-            if isinstance(line, BlobLine):
-                self._gather(gathered, line)
-                if line.part == line.parts - 1:
-                    yield line.sha256, gathered.pop(line.sha256)
+        yield from self._blobs(before_facts=False)
 
-    def _gather(self, blobs: dict[str, bytes], line: BlobLine) -> None:
-        blobs[line.sha256] = blobs.get(line.sha256, b"") + line.payload
-        if line.part == line.parts - 1:
-            found = hashlib.sha256(blobs[line.sha256]).hexdigest()
-            if found != line.sha256:
-                raise CorruptRecordingError(
-                    f"{self.path}: blob {line.sha256} has the hash {found}",
-                    hint="record or copy it again",
-                )
+    def _blobs(self, *, before_facts: bool) -> Iterator[tuple[str, bytes]]:
+        """Blobs whose hash fits; the parts of one follow each other."""
+        sha256, pieces, held_bytes = "", list[bytes](), 0
+        for number, at, line in self._lines():
+            if isinstance(line, FactLine):
+                if before_facts:
+                    return
+                continue
+            if line.part == 0:
+                sha256, pieces, held_bytes = line.sha256, [], 0
+            if line.sha256 != sha256 or line.part != len(pieces):
+                raise self._corrupt(number, at, f"expected part {len(pieces)} of a blob", line.part)
+            pieces.append(line.payload)
+            held_bytes += len(line.payload)
+            if held_bytes > STATES_BYTES_MAX:
+                raise self._corrupt(number, at, f"expected at most {STATES_BYTES_MAX} bytes a blob")
+            if line.part == line.parts - 1:
+                blob = b"".join(pieces)
+                found = hashlib.sha256(blob).hexdigest()
+                if found != sha256:
+                    raise CorruptRecordingError(
+                        f"{self.path}: blob {sha256} has the hash {found}",
+                        hint="record or copy it again",
+                    )
+                sha256, pieces, held_bytes = "", [], 0
+                yield line.sha256, blob
 
     def _lines(self) -> Iterator[tuple[int, int, Line]]:
         """(number from 1, byte at which it starts, line) of all lines after the header."""
         header = self.header
         digest = hashlib.sha256()
-        number, at, last_at = 1, 0, 0
+        number, at, last_at, left_bytes = 1, 0, 0, header.bytes
         for lines in self._blocks():
             body = lines[1:] if number == 1 else lines
             if body:
@@ -119,6 +136,11 @@ class Recording:
                         line = decode_line(raw)
                     except ValueError as error:
                         raise self._corrupt(number, at, str(error)) from error
+                    left_bytes -= len(raw) + 1
+                    if number > header.lines + 1 or left_bytes < 0:
+                        # a few bytes can be unpacked into as many as one likes
+                        what = f"expected {header.lines + 1} lines and {header.bytes} bytes"
+                        raise self._corrupt(number, at, what, "more")
                     yield number, at, line
                 number, last_at = number + 1, at
                 at += len(raw) + 1

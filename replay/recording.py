@@ -15,12 +15,14 @@ import msgspec
 
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Record
+from nemesis.schemas.observed import Count, Ns
 
 FORMAT: Final = "nemesis-recording"
 FORMAT_VERSION: Final = 1
 READABLE_SINCE: Final = "0.1"
 """The oldest release that reads FORMAT_VERSION."""
 
+STATES_BYTES_MAX: Final = 1 << 30  # held in memory by a reader; much above any cell's
 BLOB_PART_BYTES: Final = 1 << 20  # keeps every line, so a reader's memory, small
 LINE_BYTES_MAX: Final = 16 << 20  # the server takes messages up to 8 MiB at most; base64 adds 4/3
 _CRC_FIELD: Final = b',"crc32":"'
@@ -80,13 +82,14 @@ class Header(msgspec.Struct, kw_only=True):
     cell: str
     made_by: str
     made_at: str
-    from_seq: int
-    to_seq: int
-    first_ns: int
-    last_ns: int
-    lines: int
+    from_seq: Count
+    to_seq: Count
+    first_ns: Ns
+    last_ns: Ns
+    lines: Count
     """After this one."""
-    bytes: int
+    bytes: Count
+    """Of these lines, unpacked."""
     sha256: str
     counts: dict[str, int]
     gaps: list[tuple[int, int]]
@@ -99,9 +102,9 @@ class Header(msgspec.Struct, kw_only=True):
 class FactLine(msgspec.Struct, tag_field="line", tag="fact", omit_defaults=True, frozen=True):
     """One entry of the log."""
 
-    seq: int
+    seq: Count
     subject: str
-    stored_ns: int
+    stored_ns: Ns
     payload: bytes = b""
     event: msgspec.Raw = msgspec.Raw()
 
@@ -115,8 +118,8 @@ class BlobLine(msgspec.Struct, tag_field="line", tag="blob", omit_defaults=True,
     """A piece of something that facts refer to by hash."""
 
     sha256: str
-    part: int
-    parts: int
+    part: Count
+    parts: Count
     payload: bytes
 
 

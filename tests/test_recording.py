@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from nemesis.replay.reader import NoRecordingError, Recording
 from nemesis.replay.recording import (
     BLOB_PART_BYTES,
+    BlobLine,
     CorruptRecordingError,
     FactLine,
     NewerRecordingError,
@@ -369,3 +370,34 @@ def test_another_time_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(BadTimeError, match="not a time") as caught:
         parse_time_ns(text, now_ns=0)
     assert "10m" in caught.value.hint
+
+
+def test_a_file_that_goes_on_behind_its_end_is_read_no_further(tmp_path: Path) -> None:
+    path, bomb = tmp_path / "x.ndjson", tmp_path / "bomb.ndjson.zst"
+    with writing(path) as writer:
+        writer.blob(hashlib.sha256(b"x").hexdigest(), b"x")
+        writer.finish(to_seq=0)
+    first, line = path.read_bytes().splitlines(keepends=True)
+    packed = zstandard.ZstdCompressor().compress(line * 1_000_000)
+    bomb.write_bytes(zstandard.ZstdCompressor().compress(first) + packed)
+    with pytest.raises(CorruptRecordingError, match="got more"):
+        Recording(bomb).states()
+
+
+@pytest.mark.parametrize("parts", [(0, 2), (1,), (0, 1, 1)])
+def test_parts_of_a_blob_follow_each_other(tmp_path: Path, parts: tuple[int, ...]) -> None:
+    path = tmp_path / "x.ndjson"
+    with writing(path) as writer:
+        for part in parts:
+            writer._write(BlobLine("0" * 64, part, 3, b"x"))
+        writer.finish(to_seq=0)
+    with pytest.raises(CorruptRecordingError, match=r"expected part|has the hash"):
+        Recording(path).states()
+
+
+@pytest.mark.parametrize(("seq", "stored_ns"), [(1, -1), (1, 1 << 80), (-1, 1), (1 << 80, 1)])
+def test_numbers_that_no_log_gives_are_refused(seq: int, stored_ns: int) -> None:
+    line = b'{"line":"fact","seq":%d,"subject":"x","stored_ns":%d,"payload":""' % (seq, stored_ns)
+    raw = line + b',"crc32":"%08x"}' % zlib.crc32(line)
+    with pytest.raises(ValueError, match="expected a fact"):
+        decode_line(raw)

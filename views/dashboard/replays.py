@@ -24,6 +24,7 @@ from nemesis.views.dashboard.board import Board
 
 REPLAYS_MAX: Final = 4
 FACTS_MAX: Final = 2_000_000  # of a file; verifying so many takes minutes
+BYTES_MAX: Final = 4 * 2**30  # unpacked; 2 KiB a fact
 KEPT_MAX: Final = 400_000  # facts that are shown; about 400 MB
 STOPS_MAX: Final = 4000  # more than a scrubber has pixels
 
@@ -120,6 +121,11 @@ def open_replay(path: Path, name: str) -> Replay:
     if recording.header.lines > FACTS_MAX:
         raise TooLargeError(
             f"{name} says it has {recording.header.lines} facts, a page takes {FACTS_MAX}",
+            hint="nemesis replay verifies it in the terminal",
+        )
+    if recording.header.bytes > BYTES_MAX:
+        raise TooLargeError(
+            f"{name} says it has {recording.header.bytes} bytes, a page takes {BYTES_MAX}",
             hint="nemesis replay verifies it in the terminal",
         )
     report = verify(recording, maker(recording.header.nemesis_version), progress=_at_most(name))

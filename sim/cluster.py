@@ -1,6 +1,5 @@
 """The cluster that is simulated and its job, as a TOML file describes them."""
 
-import tomllib
 from pathlib import Path
 from typing import Final, Literal
 
@@ -9,6 +8,7 @@ import msgspec
 from nemesis.schemas.components import pci_address
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.observed import GpuDescribed, NicDescribed
+from nemesis.streams.documents import BadDocumentError, read_toml
 
 DEFAULT: Final = Path(__file__).with_name("cluster.toml")
 
@@ -135,10 +135,10 @@ def load_cluster(path: Path = DEFAULT) -> Cluster:
         BadClusterError: no such file, not TOML, or a field that is missing, unknown or impossible.
     """
     try:
-        cluster = msgspec.convert(tomllib.loads(path.read_text()), Cluster)
-    except OSError as error:
-        raise BadClusterError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        cluster = msgspec.convert(read_toml(path), Cluster)
+    except BadDocumentError as error:
+        raise BadClusterError(error.message) from error
+    except msgspec.ValidationError as error:
         raise BadClusterError(f"{path}: {error}") from error
     job = cluster.job
     rules = (

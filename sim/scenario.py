@@ -5,7 +5,6 @@ anybody's. A file that cannot be run is refused with its field and the value tha
 """
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,6 +12,7 @@ import msgspec
 
 from nemesis.schemas.errors import NemesisError
 from nemesis.sim.planned import KINDS, FaultPlanned, Seconds
+from nemesis.streams.documents import BadDocumentError, read_toml
 
 FOLDER: Final = Path(__file__).with_name("scenarios")
 VALUE_CHARS_MAX: Final = 60
@@ -49,8 +49,8 @@ class Scenario(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     name: str
     """The file's, without .toml."""
     title: str
-    faults: Annotated[tuple[FaultPlanned, ...], msgspec.Meta(min_length=1)] = msgspec.field(
-        name="fault"
+    faults: Annotated[tuple[FaultPlanned, ...], msgspec.Meta(min_length=1, max_length=1000)] = (
+        msgspec.field(name="fault")
     )
     expect: Expect = Expect()
     duration_s: Seconds = 0.0
@@ -64,11 +64,9 @@ def load_scenario(path: Path) -> Scenario:
         BadScenarioError: no such file, not TOML, or a field that is missing, unknown or wrong.
     """
     try:
-        document = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise BadScenarioError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadScenarioError(f"{path}: {error}") from error
+        document = read_toml(path)
+    except BadDocumentError as error:
+        raise BadScenarioError(error.message) from error
     if "name" in document:
         raise BadScenarioError(f"{path}: name: leave it out, a scenario is named by its file")
     try:

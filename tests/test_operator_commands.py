@@ -197,6 +197,11 @@ def test_a_policy_is_shown_explained_compared_and_applied(room: Room, tmp_path: 
         ("p.json", '{"nodes_max":1}', "nodes_max"),
         ("p.json", '{"world_min":0}', "world_min must be at least 1"),
         ("p.toml", "mode = ", "p.toml"),
+        ("p.toml", f"mode = {'[' * 9999}", "nested too deeply"),
+        ("p.toml", f"world_min = {'9' * 5000}", "p.toml"),
+        ("p.toml", f"world_min = {2**70}", "p.toml"),
+        ("p.json", "[" * 99_999, "p.json"),
+        ("p.json", " " * (2**20 + 1), "more than 1048576 bytes"),
         ("none.json", None, "No such file"),
     ],
 )

@@ -80,6 +80,11 @@ def test_a_file_of_ones_own_is_a_scenario_named_by_it(tmp_path: Path) -> None:
         ('title = "a GPU falls off the bus"', "", r"missing required field `title`"),
         ('title = "a GPU falls off the bus"', 'title = "x"\nname = "y"', r"name: leave it out"),
         ("[[fault]]", "[[fault", r"mine.toml"),
+        ("after_s = 3.0", "after_s = inf", r"fault\[0\].after_s: inf"),
+        ("after_s = 3.0", "after_s = nan", r"fault\[0\].after_s: nan"),
+        ("after_s = 3.0", f"after_s = {'9' * 5000}", r"mine.toml: "),
+        ("after_s = 3.0", f"after_s = {'[' * 9999}", r"nested too deeply"),
+        ("after_s = 3.0", f"#{' ' * 2**20}", r"more than 1048576 bytes"),
     ],
 )
 def test_a_file_that_cannot_be_run_names_its_field_and_value(

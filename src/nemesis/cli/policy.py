@@ -186,20 +186,18 @@ def _load(path: Path) -> "Policy":
     Raises:
         BadPolicyError: none, or it breaks a rule.
     """
-    import tomllib
-
     import msgspec
 
     from nemesis.schemas.errors import MalformedFactError
     from nemesis.schemas.policy import decode_policy
+    from nemesis.streams.documents import BadDocumentError, read_document, read_toml
 
     hint = "`nemesis policy show` prints one to start from"
     try:
-        raw = path.read_bytes()
         if path.suffix == ".toml":
-            raw = msgspec.json.encode(tomllib.loads(raw.decode()))
-        return decode_policy(raw)
-    except OSError as error:
-        raise BadPolicyError(f"{path}: {error.strerror or error}", hint=hint) from error
-    except (MalformedFactError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            return decode_policy(msgspec.json.encode(read_toml(path)))
+        return decode_policy(read_document(path))
+    except BadDocumentError as error:
+        raise BadPolicyError(error.message, hint=hint) from error
+    except (MalformedFactError, OverflowError) as error:
         raise BadPolicyError(f"{path}: {error}", hint=hint) from error

@@ -1,0 +1,49 @@
+"""Files that people write: read whole, in bounded memory, and told in one line where they fail."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from nemesis.schemas.errors import NemesisError
+
+DOCUMENT_BYTES_MAX: Final = 1 << 20  # the largest that a person writes is a thousandth of this
+
+
+class BadDocumentError(NemesisError):
+    """A file that cannot be read, or is not what its name says."""
+
+    exit_code = 2
+
+
+def read_document(path: Path) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        BadDocumentError: no plain file, not to be read, or larger than DOCUMENT_BYTES_MAX.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise BadDocumentError(f"cannot read {path}: not a plain file")
+        with path.open("rb") as file:
+            raw = file.read(DOCUMENT_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+        why = getattr(error, "strerror", None) or error
+        raise BadDocumentError(f"cannot read {path}: {why}") from error
+    if len(raw) > DOCUMENT_BYTES_MAX:
+        raise BadDocumentError(f"{path} has more than {DOCUMENT_BYTES_MAX} bytes")
+    return raw
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file says.
+
+    Raises:
+        BadDocumentError: as `read_document`, or not TOML.
+    """
+    raw = read_document(path)
+    try:
+        return tomllib.loads(raw.decode())
+    except ValueError as error:  # no TOML, no text, a number of thousands of digits
+        raise BadDocumentError(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise BadDocumentError(f"{path}: nested too deeply") from error

@@ -6,12 +6,13 @@ github.com/cloudevents/spec, cloudevents/spec.md.
 """
 
 from datetime import UTC, datetime
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 TYPE_PREFIX: Final = "dev.nemesis."
 EVENT_BYTES_MAX: Final = 64 * 1024
+Cause = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,19}( [0-9]{1,19})*)?$")]
 
 
 class Event(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
@@ -24,7 +25,7 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     subject: str
     time: str
     datacontenttype: str
-    cause: str = ""
+    cause: Cause = ""
     job: str = ""
     data: msgspec.Raw = msgspec.Raw()
 

@@ -12,6 +12,8 @@ Ns = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, description="nanoseconds")]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+PciAddress = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
+"""As `components.pci_address` writes it: components are named by it."""
 
 
 class Observation(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, gc=False):
@@ -151,7 +153,7 @@ class FabricSampled(Observation, kw_only=True, frozen=True):
 class GpuDescribed(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, gc=False):
     """One GPU of a node; its place in the list is its row in samples."""
 
-    pci: str
+    pci: PciAddress
     index: Index = 0
     uuid: str = ""
     serial: str = ""

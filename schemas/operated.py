@@ -1,8 +1,13 @@
 """What people did: each with name and reason."""
 
+from typing import Annotated, Final
+
 import msgspec
 
 from nemesis.schemas.observed import Count, Index, Ns
+
+RANKS_PER_NODE_MAX: Final = 1024
+"""Far above any node's GPUs; readers list the ranks of a node, and a slip must not fill memory."""
 
 
 class Operation(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
@@ -35,7 +40,7 @@ class JobSubmitted(Operation, kw_only=True, frozen=True):
 
     job: str
     nodes: tuple[str, ...]
-    ranks_per_node: Index = 8
+    ranks_per_node: Annotated[int, msgspec.Meta(ge=1, le=RANKS_PER_NODE_MAX)] = 8
     spares: tuple[str, ...] = ()
     tp: Index = 1
     pp: Index = 1

@@ -101,7 +101,7 @@ def read_status(folder: Path) -> list[CopyStatus]:
     for path in sorted(folder.glob("*.json")):
         try:
             found.append(msgspec.json.decode(path.read_bytes(), type=CopyStatus))
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue  # a copy that ends at this moment, or a file of another release
     return found
 

@@ -147,7 +147,13 @@ def test_a_wrong_observation_is_refused_with_field_and_value(payload: bytes, say
 
 def test_a_wrong_element_is_named_by_its_place() -> None:
     payload = msgspec.msgpack.encode(
-        {"node": "n", "start_ns": 1, "n": 1, "at_ns": 1, "gpus": [{"pci": "a"}, {"pci": 3}]}
+        {
+            "node": "n",
+            "start_ns": 1,
+            "n": 1,
+            "at_ns": 1,
+            "gpus": [{"pci": "0000:1b:00.0"}, {"pci": 3}],
+        }
     )
     with pytest.raises(MalformedFactError, match=r"inventory\.gpus\[1\]\.pci: .* got '3'"):
         decode_observation("inventory", payload)
@@ -166,6 +172,8 @@ def event(**changes: object) -> bytes:
     ("payload", "says"),
     [
         (event(id=7), "note_added.id: Expected `str`, got `int`, got '7'"),
+        (event(cause="12 x"), "note_added.cause: Expected `str` matching regex"),
+        (event(cause="9" * 5000), "note_added.cause: Expected `str` matching regex"),
         (event(data={"at_ns": 1}), "note_added: Object missing required field `by`"),
         (b"{", "note_added: Input data was truncated"),
         (b"\xff", "note_added: "),
@@ -306,3 +314,18 @@ def test_an_event_or_plan_that_nests_without_end_is_malformed() -> None:
 def test_a_policy_whose_deadlines_fit_into_no_fact_is_refused() -> None:
     with pytest.raises(MalformedFactError, match="decision_timeout_ns must be at most a year"):
         decode_policy(b'{"decision_timeout_ns":%d}' % (2**63 - 1))
+
+
+@pytest.mark.parametrize("pci", ["", "0000:1b:00", "0000:1B:00.0", "gpu7", "0000:1b:00.0/14"])
+def test_a_gpu_is_described_by_its_address_or_not_at_all(pci: str) -> None:
+    fields = {"node": "n", "start_ns": 1, "n": 1, "at_ns": 1, "gpus": [{"pci": pci}]}
+    with pytest.raises(MalformedFactError, match=r"gpus\[0\]\.pci: .* matching regex"):
+        decode_observation("inventory", msgspec.msgpack.encode(fields))
+
+
+@pytest.mark.parametrize("ranks", [0, -1, 1025, 2**31 - 1])
+def test_a_job_has_as_many_ranks_on_a_node_as_a_node_can_have(ranks: int) -> None:
+    job = {"at_ns": 1, "by": "me", "reason": "r", "job": "j", "nodes": [], "ranks_per_node": ranks}
+    submitted = event(type="dev.nemesis.job_submitted.v1", data=job)
+    with pytest.raises(MalformedFactError, match=r"ranks_per_node: Expected `int`"):
+        decode_conclusion("job_submitted", submitted)

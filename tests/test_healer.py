@@ -528,6 +528,16 @@ def test_who_died_after_agents_went_on_alone_is_answered_once_their_epoch_is_kno
     assert (cell.last(RecoveryDecided).epoch, cell.last(RecoveryDecided).started) == (2, "7")
 
 
+def test_ranks_that_a_job_never_had_are_in_no_membership_that_agents_report(cell: Cell) -> None:
+    alone = MembershipReported(at_ns=cell.now_ns, reason="", job="llama", epoch=1, members="0-999")
+    cell.event(alone, "llama/1", "llama")
+    lost = AttemptCompleted(
+        at_ns=cell.now_ns, reason="", decision="x", actor="a", job="llama", silent="7-900"
+    )
+    cell.event(lost, "x", "llama")
+    assert cell.last(QuiesceDecided).dead_ranks == (7,)
+
+
 def test_an_ended_job_is_nobodys_concern_and_its_numbers_go_on(cell: Cell) -> None:
     cell.exit(3)
     cell.operate(JobEnded, "llama", job="llama")

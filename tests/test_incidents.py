@@ -310,6 +310,8 @@ def test_channels_of_a_newer_producer_are_numbered_and_a_broken_block_is_left_ou
     assert list(sample_blocks(wide)["host"][0])[-2:] == ["channel_9", "channel_10"]
     torn = SampleTaken(node="n1", start_ns=1, n=1, at_ns=1, gpu_count=3, gpu=bytes(20))
     assert sample_blocks(torn)["gpu"] == []
+    none = SampleTaken(node="n1", start_ns=1, n=1, at_ns=1, gpu_count=2**31 - 1)
+    assert sample_blocks(none)["gpu"] == []
 
 
 @pytest.mark.parametrize("space", ["telemetry.n1.sample", "events.note_added.i"])

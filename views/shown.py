@@ -84,7 +84,7 @@ def telemetry_line(item: Input) -> str:
 
 
 def _rows(raw: bytes, count: int, channels: tuple[str, ...]) -> list[dict[str, int | None]]:
-    if count == 0 or len(raw) % (count * _INT_BYTES):
+    if not raw or count == 0 or len(raw) % (count * _INT_BYTES):
         return []
     numbers = struct.unpack(f"<{len(raw) // _INT_BYTES}q", raw)
     width = len(numbers) // count

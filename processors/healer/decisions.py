@@ -8,6 +8,7 @@ from nemesis.processors.healer import limits
 from nemesis.processors.healer.facts import hold, is_paused, recovery, withhold
 from nemesis.processors.healer.ladder import Choice, Fault, JobView, NoRung, choose
 from nemesis.processors.healer.playbooks import RANK_OF
+from nemesis.processors.healer.replicas import world_of
 from nemesis.processors.healer.state import (
     TICK_NS,
     HealerState,
@@ -32,6 +33,7 @@ from nemesis.schemas.done import (
 )
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.policy import REGROUPING
+from nemesis.schemas.rank_ranges import format_ranks
 
 
 def advance(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
@@ -298,13 +300,16 @@ def regroup(state: HealerState, job: JobState, done: Pending) -> None:
 def adopt_membership(job: JobState, reported: MembershipReported) -> None:
     """The agents regrouped while the log was away: what was planned before is over.
 
+    Ranks that the job never had are none of it, whatever its agents say.
+
     Who died in the epoch that they made, and was heard of before it, is still to be answered.
     """
     ended = {rank for rank, epoch in job.ahead.items() if epoch >= reported.epoch}
     incident, cause = job.incident, job.cause
-    job.epoch, job.members = reported.epoch, reported.members
+    members = ranks_of(reported.members).intersection(range(world_of(job.submitted)))
+    job.epoch, job.members = reported.epoch, format_ranks(members)
     job.epoch_planned = max(job.epoch_planned, reported.epoch)
-    job.exited = tuple(sorted(ended & ranks_of(reported.members)))
+    job.exited = tuple(sorted(ended & members))
     job.silent, job.answered, job.ahead = (), (), {}
     close(job)
     if job.exited:

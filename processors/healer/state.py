@@ -216,7 +216,7 @@ def ranks_of(text: str) -> frozenset[int]:
 def number_of(decision: str) -> int:
     """The count in a decision's name; 0 where there is none."""
     digits = decision.rpartition("/")[2]
-    return int(digits) if digits.isascii() and digits.isdigit() else 0
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else 0
 
 
 def bounded(mapping: dict[str, Any], limit: int) -> None:

@@ -137,7 +137,7 @@ def _parts(cell: str) -> list[Finding]:
 def _read(path: Path, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None  # a part that ends at this moment, or a file of another release
 
 

@@ -21,6 +21,7 @@ from nemesis.schemas.done import (
 from nemesis.schemas.inferred import Culprit
 from nemesis.schemas.kept import ConclusionUndeliverable
 from nemesis.schemas.operated import BreakerReset, DecisionVetoed, JobSubmitted, PauseSet
+from nemesis.schemas.plans import Placement
 from tests.healer_cell import ACT, SECOND_NS, Cell
 
 EVERY_NODE = {"nodes_out_max": 100, "nodes_out_share_max_ppm": 1_000_000}
@@ -248,6 +249,21 @@ def test_a_rank_that_moved_is_not_blamed_for_the_node_that_it_left() -> None:
     cell.blame("gpu.off_bus", 3, node="n1", incident="i-2")
     cell.tick(10)
     assert cell.kinds == ["QuiesceDecided", "RecoveryDecided"]
+
+
+def test_a_lifted_hold_leaves_ranks_that_moved_where_they_are() -> None:
+    cell = made(ACT | EVERY_NODE, spares=("s0",))
+    cell.blame("gpu.off_bus", 3)
+    cell.carry_out()
+    moved = cell.last(RecoveryDecided).placements
+    cell.carry_out()
+    cell.blame("nic", 6, node="n3", incident="i-2")
+    cell.blame("none", incident="i-2", revision=1, verdict="no-fault", culprits=())
+    cell.carry_out()
+    cell.tick(2)
+    lifted = cell.last(RecoveryDecided)
+    assert (lifted.action, lifted.placements) == ("reinit_communicator", moved)
+    assert moved == (Placement(node="s0", ranks="2-3"),)
 
 
 def test_a_verdict_that_names_ranks_and_no_node_blames_them_where_they_are(cell: Cell) -> None:

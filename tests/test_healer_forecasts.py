@@ -2,7 +2,7 @@
 
 import pytest
 
-from nemesis.schemas.decided import RecoveryDecided, RecoveryWithheld
+from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
 from nemesis.schemas.operated import DecisionVetoed, NodeProtected, PauseSet
 from tests.healer_cell import ACT, Cell
 
@@ -140,6 +140,18 @@ def test_a_job_that_may_not_leave_in_time_is_held_at_once_when_it_fails(refusal:
     assert len(cell.said) == 1
     cell.exit(3)
     assert cell.kinds[-1] == "QuiesceDecided"
+
+
+def test_a_rank_that_nobody_took_out_in_time_is_an_incident_of_its_own_when_it_fails() -> None:
+    cell = made()
+    cell.predict("act", 3)
+    cell.tick(61)
+    assert cell.last(RecoveryWithheld).limit == "unanswered"
+    cell.tick(100)
+    assert len(cell.said) == 2
+    seq = cell.exit(3)
+    assert cell.last(QuiesceDecided).incident == "n1/process/1/1"
+    assert cell.causes() == (seq,)
 
 
 def test_a_person_may_say_no_to_each_way_and_the_job_goes_on_as_it_is() -> None:

@@ -188,7 +188,8 @@ def test_a_refusal_that_was_said_before_the_claim_was_read_is_void() -> None:
     cell.flush()
     cell.attempt(AttemptCompleted, "llama/2")
     lose(cell, 5)
-    assert cell.last(RecoveryDecided).epoch == 2
+    decided = cell.last(RecoveryDecided)
+    assert (decided.epoch, decided.removed_ranks) == (2, (5,))
 
 
 @pytest.mark.parametrize("scope", ["ALL", "job/llama"])
@@ -208,12 +209,18 @@ def test_a_pause_withholds_and_its_end_goes_on_with_the_same_rung(scope: str) ->
     assert (decided.mode, decided.action) == ("act", "shrink")
 
 
-def test_a_decision_that_expired_during_a_pause_is_made_again_after_it() -> None:
-    cell = made(ACT)
+@pytest.mark.parametrize(
+    ("mode", "seconds", "limit"), [("act", 61, "unanswered"), ("approve", 901, "expired")]
+)
+def test_a_decision_whose_time_ran_out_during_a_pause_is_made_again_after_it(
+    mode: str, seconds: int, limit: str
+) -> None:
+    cell = made({"mode": mode})
     lose(cell, 3)
+    cell.tick()
     cell.operate(PauseSet, "pause", scope="ALL", paused=True)
-    cell.tick(61)
-    assert cell.last(RecoveryWithheld).limit == "unanswered"
+    cell.tick(seconds)
+    assert cell.last(RecoveryWithheld).limit == limit
     cell.operate(PauseSet, "pause", scope="ALL", paused=False)
     assert cell.last(RecoveryDecided).decision == "llama/3"
 

@@ -4,14 +4,21 @@ from typing import Any
 
 import pytest
 
+from nemesis.processors.healer.state import HealerState, JobState, Pending, Verdict, submitted_state
+from nemesis.processors.healer.verdicts import blames_restarted, read_verdict
+from nemesis.schemas.codes import Action, FaultClass, Signature
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
 from nemesis.schemas.done import AttemptStarted
-from nemesis.schemas.inferred import Culprit
+from nemesis.schemas.facts import Fact
+from nemesis.schemas.inferred import Culprit, FaultAttributed
 from nemesis.schemas.operated import BreakerReset, JobSubmitted, PauseSet
+from nemesis.schemas.policy import Policy
 from tests.healer_cell import ACT, SECOND_NS, Cell
 
 EVERY_NODE = {"nodes_out_max": 100, "nodes_out_share_max_ppm": 1_000_000}
 N1 = (Culprit(kind="node", id="node/n1"),)
+PORT = Culprit(kind="port", id="port/leaf01/7")
+NIC = Culprit(kind="nic", id="nic/n3/mlx5_0")
 
 
 def made(policy: dict[str, Any] | None, **job: Any) -> Cell:
@@ -23,6 +30,13 @@ def made(policy: dict[str, Any] | None, **job: Any) -> Cell:
 def submit_other(cell: Cell, **fields: Any) -> None:
     base = {"nodes": ("n0", "n1", "n2", "n3"), "ranks_per_node": 2}
     cell.operate(JobSubmitted, "other", job="other", **(base | fields))
+
+
+def job() -> JobState:
+    submitted = JobSubmitted(
+        at_ns=1, by="ann", reason="", job="llama", nodes=("n0", "n1", "n2", "n3"), ranks_per_node=2
+    )
+    return submitted_state(submitted, 0, 1)
 
 
 @pytest.fixture
@@ -39,6 +53,82 @@ def test_a_verdict_on_a_class_alone_is_known_enough(cell: Cell) -> None:
 def test_ranks_that_a_verdict_names_come_before_those_of_its_nodes(cell: Cell) -> None:
     cell.blame("host.memory", 3, culprits=N1)
     assert cell.last(QuiesceDecided).dead_ranks == (3,)
+
+
+@pytest.mark.parametrize(
+    ("culprits", "jobs", "bad_nodes"),
+    [
+        ((PORT,), ("llama", "other"), ("n1", "n2")),
+        ((NIC, PORT), ("llama",), ("n1", "n2", "n3")),
+        ((NIC,), ("llama",), ("n3",)),
+        ((PORT,), ("other", "llama"), ()),
+    ],
+)
+def test_a_port_is_bad_for_the_nodes_of_the_members_that_are_named_with_it(
+    culprits: tuple[Culprit, ...], jobs: tuple[str, ...], bad_nodes: tuple[str, ...]
+) -> None:
+    attributed = FaultAttributed(
+        at_ns=1,
+        reason="",
+        incident="i-1",
+        revision=0,
+        verdict="attributed",
+        fault_class="network.link",
+        culprits=culprits,
+        jobs=jobs,
+        ranks=(3, 5, 99),
+    )
+    fact = Fact(
+        seq=2,
+        kind="fault_attributed",
+        key="i-1",
+        id="a/2",
+        at_ns=1,
+        log_time_ns=1,
+        late=False,
+        data=attributed,
+    )
+    assert read_verdict(job(), attributed, fact).bad_nodes == bad_nodes
+
+
+@pytest.mark.parametrize(
+    ("action", "started", "fault_class", "signature", "blamed"),
+    [
+        ("restart_rank", "3", "gpu.off_bus", "", True),
+        ("restart_rank", "3", "gpu.memory", "ecc_contained", False),
+        ("restart_rank", "5", "gpu.off_bus", "", False),
+        ("shrink", "", "app.program", "", False),
+    ],
+)
+def test_only_a_verdict_that_asks_for_more_blames_a_rank_that_is_started_in_place(
+    action: Action, started: str, fault_class: FaultClass, signature: Signature, blamed: bool
+) -> None:
+    verdict = Verdict(
+        incident="i-1",
+        revision=0,
+        known=True,
+        fault_class=fault_class,
+        signature=signature,
+        target="",
+        ranks=(3,),
+        bad_nodes=("n1",),
+        seq=2,
+    )
+    blames = job()
+    blames.verdicts = [verdict]
+    pending = Pending(
+        decision="llama/2",
+        action=action,
+        mode="act",
+        epoch=1,
+        deadline_ns=1,
+        members="0-7" if started else "0-2,4-7",
+        removed=() if started else (3,),
+        started=started,
+        joined=(),
+        placements=(),
+    )
+    assert blames_restarted(HealerState(policy=Policy()), blames, pending) is blamed
 
 
 def test_a_restart_is_taken_back_when_a_verdict_says_that_the_gpu_of_the_rank_is_dead() -> None:

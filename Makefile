@@ -18,12 +18,13 @@ sim: $(VENV)/.runtime ## Start a simulated cluster, break a GPU, watch the job s
 test: $(VENV)/.dev ## Run every test, fault tests included; skipped ones are listed with their reason
 	@$(BIN)/python -m pytest
 
-coverage: $(VENV)/.dev ## Run every test and measure the core, child processes too; fails below 95 % (a quarter of an hour)
+coverage: $(VENV)/.dev ## Run every test and measure the core, child processes too; fails below 95 % (half an hour)
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest
-	@$(BIN)/coverage combine --quiet
-	@rm -f .coverage.* # what a child left that was killed while it wrote
-	@status=0; for folder in $(COVERED); do \
+	@status=0; \
+	$(BIN)/coverage run -m pytest --timeout=600 || status=1; \
+	$(BIN)/coverage combine --quiet || status=1; \
+	rm -f .coverage.*; : what a child left that was killed while it wrote; \
+	for folder in $(COVERED); do \
 	  printf '%-12s' "$$folder"; \
 	  $(BIN)/coverage report --include="$$folder/*" --format=total --fail-under=95 || status=1; \
 	done; exit $$status

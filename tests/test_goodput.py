@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemesis.processors.goodput.goodput import Goodput
+from nemesis.processors.goodput.goodput import NAMES_MAX, Goodput
 from nemesis.schemas.channels import ABSENT, STEP_CHANNELS
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
 from nemesis.schemas.done import AttemptCompleted, AttemptFailed, MembershipReported
@@ -443,6 +443,111 @@ def test_samples_that_make_no_sense_move_nothing() -> None:
     assert last.step == 10
     with pytest.raises(MalformedFactError):
         Goodput().configure(b'{"x": 1}')
+
+
+def test_a_rank_that_comes_back_ends_what_its_absence_costs() -> None:
+    run = shrunk()
+    run.closed()
+    run.train(12, 51)
+    run.decided(members="0-3")
+    run.completed(51)
+    run.train(52, 91)
+    last = run.end()
+    assert last.world == 4
+    assert seconds(last.parts)["degraded"] == 10
+    assert seconds(run.costs[-1].parts)["degraded"] == 10
+
+
+def test_a_decision_is_charged_to_the_incident_that_its_own_was_grouped_with() -> None:
+    run = Run()
+    run.sampled(0)
+    run.train(1, 40)
+    run.verdict()
+    run.decided(mode="approve")
+    grouped = IncidentGrouped(
+        at_ns=run.log.now_ns, reason="r", incident="i-0", member=INCIDENT, rule="component"
+    )
+    run.log.event("incident_grouped", grouped)
+    approved = DecisionApproved(at_ns=run.log.now_ns, by="a", reason="r", decision="llama/2")
+    run.log.event("decision_approved", approved)
+    run.wait(4)
+    run.completed(40)
+    run.train(41, 41)
+    run.end()
+    assert {cost.incident: seconds(cost.parts) for cost in run.costs} == {"i-0": {"recovery": 5}}
+
+
+def test_what_is_said_of_a_job_that_nobody_submitted_is_no_time_of_anybody() -> None:
+    run = Run()
+    run.sampled(0)
+    run.train(1, 40)
+    run.log.event("job_ended", JobEnded(at_ns=run.log.now_ns, by="a", reason="r", job="llama"))
+    told = len(run.log.conclusions)
+    membership = MembershipReported(
+        at_ns=run.log.now_ns, reason="r", job="llama", epoch=1, members="0-2", world=3, step=10
+    )
+    run.verdict()
+    run.held()
+    run.decided()
+    run.log.event("membership_reported", membership)
+    run.completed(10)
+    run.closed()
+    run.train(41, 120)
+    assert len(run.log.conclusions) == told
+
+
+@pytest.mark.parametrize("ranks_per_node", [0, 2**30])
+def test_a_job_of_no_ranks_or_of_more_than_can_be_named_has_no_account(ranks_per_node: int) -> None:
+    log = Log(Goodput())
+    log.submitted("n1", "n2", ranks_per_node=ranks_per_node)
+    assert log.tick(61) == []
+
+
+def test_a_verdict_from_old_evidence_makes_no_time_a_detection() -> None:
+    run = Run()
+    run.sampled(0)
+    run.train(1, 40)
+    run.wait(5)
+    late = FaultAttributed(
+        at_ns=run.log.now_ns, reason="r", incident=INCIDENT, revision=0, verdict="attributed",
+        fault_class="gpu.off_bus", jobs=("llama",), late=True,
+    )  # fmt: skip
+    run.log.event("fault_attributed", late)
+    run.train(41, 50)
+    assert seconds(run.end().parts) == {"start": 1, "productive": 49, "stalled": 5}
+
+
+def test_the_state_stays_small_however_many_names_and_decisions_there_were() -> None:
+    run = Run()
+    run.sampled(0)
+    sizes = []
+    for round_ in range(3):
+        for number in range(NAMES_MAX):
+            name = f"{round_}-{number:04d}"
+            now_ns = run.log.now_ns
+            run.log.event(
+                "incident_opened",
+                IncidentOpened(
+                    at_ns=now_ns, reason="r", incident=f"i-{name}", trigger="verdict",
+                    began_ns=now_ns, jobs=("llama",),
+                ),
+            )  # fmt: skip
+            run.log.event(
+                "incident_grouped",
+                IncidentGrouped(
+                    at_ns=now_ns, reason="r", incident=INCIDENT, member=f"i-{name}", rule="cited"
+                ),
+            )
+            run.log.event(
+                "recovery_decided",
+                RecoveryDecided(
+                    at_ns=now_ns, reason="r", decision=f"llama/{name}", incident=f"i-{name}",
+                    mode="approve", deadline_ns=now_ns, job="llama", action="shrink",
+                    target="job/llama", members="0-2",
+                ),
+            )  # fmt: skip
+        sizes.append(len(run.log.processor.snapshot()))
+    assert sizes[2] == sizes[1]
 
 
 Act = Callable[[Run], Any]

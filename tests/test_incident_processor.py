@@ -21,7 +21,7 @@ from nemesis.schemas.inferred import (
     JobResumed,
 )
 from nemesis.schemas.observed import NicDescribed
-from nemesis.schemas.operated import DecisionVetoed
+from nemesis.schemas.operated import DecisionApproved, DecisionVetoed
 from tests.attribution_log import SECOND_NS, Log
 
 GPU = "gpu/n1/0000:1b:00.0"
@@ -82,16 +82,21 @@ class Story:
         self.log.event("quiesce_decided", data)
 
     def decided(self, decision: str = "llama/2", incident: str = "i-1", **fields: Any) -> None:
-        given: dict[str, Any] = {"mode": "act", "action": "shrink", "members": "0-6"} | fields
+        given: dict[str, Any] = {
+            "mode": "act",
+            "action": "shrink",
+            "members": "0-6",
+            "job": "llama",
+        } | fields
         data = RecoveryDecided(
-            at_ns=self.log.now_ns, reason="r", decision=decision, incident=incident, job="llama",
+            at_ns=self.log.now_ns, reason="r", decision=decision, incident=incident,
             deadline_ns=self.log.now_ns + 60 * SECOND_NS, target=GPU, **given,
         )  # fmt: skip
         self.log.event("recovery_decided", data)
 
-    def completed(self, decision: str = "llama/2") -> None:
+    def completed(self, decision: str = "llama/2", job: str = "llama") -> None:
         data = AttemptCompleted(
-            at_ns=self.log.now_ns, reason="r", decision=decision, actor="a", job="llama"
+            at_ns=self.log.now_ns, reason="r", decision=decision, actor="a", job=job
         )
         self.log.event("attempt_completed", data)
 
@@ -108,8 +113,8 @@ class Story:
         )  # fmt: skip
         self.log.event("recovery_withheld", data)
 
-    def resumed(self, decision: str = "llama/2") -> None:
-        data = JobResumed(at_ns=self.log.now_ns, reason="r", job="llama", step=9, decision=decision)
+    def resumed(self, decision: str = "llama/2", job: str = "llama") -> None:
+        data = JobResumed(at_ns=self.log.now_ns, reason="r", job=job, step=9, decision=decision)
         self.log.event("job_resumed", data)
 
     def wait(self, seconds: int) -> None:
@@ -397,6 +402,69 @@ def test_what_nobody_knows_is_borne_and_says_nothing() -> None:
     assert story.said == []
     with pytest.raises(MalformedFactError):
         Incident().configure(b'{"x": 1}')
+
+
+def test_what_names_no_incident_opens_none() -> None:
+    story = Story()
+    story.held(incident="")
+    story.decided(incident="")
+    story.withheld("calm", incident="")
+    assert story.said == []
+
+
+def test_a_prediction_that_is_taken_back_after_the_failure_closes_nothing() -> None:
+    story = Story()
+    story.predicted("watch")
+    story.verdict("i-1", fault_class="gpu.memory")
+    story.predicted("clear")
+    assert story.shape[-1] == ("grouped", "i-p", "i-1", "predicted")
+
+
+def test_a_recovery_that_is_given_up_leaves_the_incident_to_a_person() -> None:
+    story = Story()
+    story.verdict()
+    story.decided(mode="approve")
+    story.withheld("calm")
+    story.wait(590)
+    assert story.shape[-1][0] == "grouped"
+    story.wait(15)
+    assert story.shape[-1] == ("closed", "i-1", "withheld")
+
+
+def test_a_decision_that_a_person_approved_and_nobody_carried_out_expires() -> None:
+    story = Story()
+    story.verdict()
+    story.decided(mode="approve")
+    story.wait(50)
+    approved = DecisionApproved(at_ns=story.log.now_ns, by="a", reason="r", decision="llama/2")
+    story.log.event("decision_approved", approved)
+    story.wait(590)
+    assert story.shape[-1][0] == "grouped"
+    story.wait(15)
+    assert story.shape[-1] == ("closed", "i-1", "expired")
+
+
+def test_a_hold_that_fails_is_no_failed_recovery() -> None:
+    story = Story()
+    story.verdict()
+    story.held()
+    story.failed("llama/1")
+    story.wait(605)
+    assert story.shape[-1] == ("closed", "i-1", "advised")
+
+
+def test_an_incident_of_two_jobs_is_over_when_both_go_on() -> None:
+    story = Story()
+    story.verdict(jobs=("llama", "other"))
+    for job in ("llama", "other"):
+        story.decided(f"{job}/2", job=job)
+        story.completed(f"{job}/2", job=job)
+    story.resumed("llama/2")
+    assert story.shape[-1][0] == "grouped"
+    story.resumed("nobody/2", job="nobody")
+    assert story.shape[-1][0] == "grouped"
+    story.resumed("other/2", job="other")
+    assert story.shape[-1] == ("closed", "i-1", "recovered")
 
 
 def test_the_state_stays_small_however_many_incidents_there_were() -> None:

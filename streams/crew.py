@@ -16,6 +16,7 @@ from nemesis.schemas.facts import Record, decode_conclusion
 from nemesis.schemas.kept import ProcessorStarted
 from nemesis.streams import keeper, ticker
 from nemesis.streams.log import Log
+from nemesis.streams.pulse import first_error
 
 JOB_ACTOR: Final = "job-actor"
 ARCHIVIST: Final = "archivist"
@@ -139,7 +140,4 @@ async def background(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
                 for task in started:
                     task.cancel()
     except BaseExceptionGroup as group:
-        first: BaseException = group
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        raise first from None
+        raise first_error(group) from None

@@ -1,5 +1,7 @@
 """What can go wrong between a process and the log. Each says whether trying again makes sense."""
 
+from typing import Final
+
 from nemesis.schemas.errors import NemesisError
 
 
@@ -27,6 +29,19 @@ class WrongCredentialsError(NemesisError):
 
 class InputGapError(NemesisError):
     """The server sent a record that never arrived: this reader has lost input."""
+
+
+class ShortenedError(NemesisError):
+    """The log ends before what was read, or says something else there."""
+
+    def __init__(self, read_seq: int, last_seq: int) -> None:
+        super().__init__(
+            f"the log was rolled back: record {read_seq} was read and is not there any more,"
+            f" it ends at {last_seq}",
+            hint="the copy rebuilds its state from the log as it is now",
+        )
+        self.read_seq: Final = read_seq
+        self.last_seq: Final = last_seq
 
 
 class ServerRunningError(NemesisError):

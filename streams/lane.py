@@ -17,12 +17,12 @@ from nemesis.schemas.kept import SnapshotTaken
 from nemesis.streams.commit import Committer
 from nemesis.streams.comparison import Comparison, Difference
 from nemesis.streams.deaths import Deaths
-from nemesis.streams.errors import LogUnavailableError
+from nemesis.streams.errors import LogUnavailableError, ShortenedError
 from nemesis.streams.outbox import Outbox
 from nemesis.streams.port import RunnerLog
 from nemesis.streams.position import Position, position_of, read_snapshot
 from nemesis.streams.survivors import Survivors, read_standing
-from nemesis.streams.watch import RETRY_S, ShortenedError, Watch
+from nemesis.streams.watch import RETRY_S, Watch
 
 SNAPSHOT_PERIOD_S: Final = 10.0
 AHEAD_MAX: Final = 5_000  # conclusions that wait before stepping pauses

@@ -58,10 +58,20 @@ def _write(path: Path, pulse: Pulse) -> None:
 async def beside(
     work: Coroutine[None, None, object], folder: Path, part: str, is_connected: Callable[[], bool]
 ) -> None:
-    """Run a part's work and say meanwhile that it lives."""
+    """Run a part's work and say meanwhile that it lives; it ends with its own first error."""
     pulse = asyncio.create_task(keep(folder, part, is_connected))
     try:
         await work
+    except BaseExceptionGroup as group:  # of a part whose tasks run side by side: what came first
+        raise first_error(group) from None
     finally:
         pulse.cancel()
         await asyncio.gather(pulse, return_exceptions=True)
+
+
+def first_error(group: BaseExceptionGroup) -> BaseException:
+    """What the first of several tasks has failed with."""
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first

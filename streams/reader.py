@@ -5,7 +5,8 @@ never after some server restarts (reproduced on 2.16). Here a reader owns an eph
 consumer that starts by sequence: what is in flight is bounded by what was asked for, at the tail
 as in catch-up; the server numbers deliveries, and a missing number is loss. After a broken
 connection or a silent server a new consumer goes on behind the last record that was handed out.
-A jump of the stream's own sequence is no loss: those records have expired.
+A jump of the stream's own sequence is no loss: those records have expired. A log that was rolled
+back would be silent until it has grown again, so that it is the same one is seen before reading on.
 """
 
 import asyncio
@@ -16,8 +17,9 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from nemesis.schemas.facts import Record
+from nemesis.streams.batch import read_back
 from nemesis.streams.connection import Connection
-from nemesis.streams.errors import InputGapError, LogUnavailableError
+from nemesis.streams.errors import InputGapError, LogUnavailableError, ShortenedError
 
 PULL_MESSAGES: Final = 4096
 PULL_BYTES: Final = 16 * 2**20  # at most one and a half pulls are in flight and one is in hand
@@ -27,6 +29,14 @@ EXPIRES_S: Final = 30.0
 INACTIVE_S: Final = 10.0  # the server forgets a consumer that nobody pulls from
 RETRY_S: Final = 0.1
 _NS: Final = 1_000_000_000
+
+
+class _State(msgspec.Struct, frozen=True):
+    last_seq: int = 2**63 - 1  # an answer without a state says nothing of the log
+
+
+class _Info(msgspec.Struct, frozen=True):
+    state: _State = _State()
 
 
 class Reader:
@@ -53,6 +63,7 @@ class Reader:
         self._next_delivery = 1
         self._outstanding = 0
         self._lost_count = 0
+        self._last_stored_ns = 0
         self._quiet_since = 0.0
         self._in_hand = True
         connection.wakes.add(self._wake)
@@ -80,9 +91,11 @@ class Reader:
         Raises:
             LogUnavailableError: the connection is closed, by us or because we lost our rights.
             UndeliverableError: not permitted.
+            ShortenedError: it is not the log that was read.
         """
         while not self._consumer:
             try:
+                await self._compare()
                 await self._make_consumer()
             except LogUnavailableError:
                 if self._connection.client.is_closed:
@@ -96,7 +109,7 @@ class Reader:
 
         Raises:
             InputGapError: the server delivered what never arrived, on a connection that held.
-            LogUnavailableError, UndeliverableError: as `start`.
+            LogUnavailableError, UndeliverableError, ShortenedError: as `start`.
         """
         now = asyncio.get_running_loop().time()
         if self._in_hand:  # the caller was busy: what the server sent meanwhile is not heard yet
@@ -154,7 +167,7 @@ class Reader:
             self._outstanding -= 1
             self.pending_count = pending
             if seq > self.last_seq:
-                self.last_seq = seq
+                self.last_seq, self._last_stored_ns = seq, stored_ns
                 records.append(Record(seq, msg.subject, stored_ns, msg.data))
         return records
 
@@ -191,6 +204,18 @@ class Reader:
             await asyncio.sleep(RETRY_S)  # the connection is on its way back, then we start over
             return
         self._outstanding += PULL_MESSAGES
+
+    async def _compare(self) -> None:
+        """Whether what was handed out last is there still, or has expired."""
+        if not self._last_stored_ns:
+            return
+        record = await read_back(self._connection, self._stream, seq=self.last_seq)
+        if record is not None and record.stored_ns == self._last_stored_ns:
+            return
+        answer = await self._connection.request(f"$JS.API.STREAM.INFO.{self._stream}")
+        end = msgspec.json.decode(answer.data, type=_Info).state.last_seq
+        if end < self.last_seq or record is not None:
+            raise ShortenedError(self.last_seq, end)
 
     async def _make_consumer(self) -> None:
         await self._drop_consumer()

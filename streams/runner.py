@@ -19,11 +19,16 @@ from nemesis.schemas.facts import encode_conclusion
 from nemesis.schemas.inferred import Inference
 from nemesis.schemas.kept import LogShortened, ProcessorDiverged, ProcessorStarted
 from nemesis.streams.deaths import Deaths
-from nemesis.streams.errors import LogFullError, LogUnavailableError, PositionMovedError
+from nemesis.streams.errors import (
+    LogFullError,
+    LogUnavailableError,
+    PositionMovedError,
+    ShortenedError,
+)
 from nemesis.streams.lane import SNAPSHOT_PERIOD_S, Lane
 from nemesis.streams.port import RunnerLog
 from nemesis.streams.status import CopyStatus, remove_status, write_status
-from nemesis.streams.watch import ShortenedError, Watch
+from nemesis.streams.watch import Watch
 
 RETRY_S: Final = 0.1
 FLUSH_TIMEOUT_S: Final = 5.0

@@ -12,7 +12,7 @@ from typing import Final
 
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Record
-from nemesis.streams.errors import LogFullError, LogUnavailableError
+from nemesis.streams.errors import LogFullError, LogUnavailableError, ShortenedError
 from nemesis.streams.log import Bounds
 from nemesis.streams.port import RunnerLog
 
@@ -20,19 +20,6 @@ CHECK_PERIOD_S: Final = 1.0
 STALLED_S: Final = 10.0  # several of the reader's own restarts
 CLOCK_SILENT_S: Final = 5.0
 RETRY_S: Final = 0.1
-
-
-class ShortenedError(NemesisError):
-    """The log ends before what was read, or says something else there."""
-
-    def __init__(self, read_seq: int, last_seq: int) -> None:
-        super().__init__(
-            f"the log was rolled back: record {read_seq} was read and is not there any more,"
-            f" it ends at {last_seq}",
-            hint="the copy rebuilds its state from the log as it is now",
-        )
-        self.read_seq: Final = read_seq
-        self.last_seq: Final = last_seq
 
 
 class StalledError(NemesisError):

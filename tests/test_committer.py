@@ -25,12 +25,12 @@ from nemesis.streams.errors import (
     LogFullError,
     LogUnavailableError,
     PositionMovedError,
+    ShortenedError,
     UndeliverableError,
 )
 from nemesis.streams.outbox import BATCH_CONCLUSIONS_MAX, Outbox
 from nemesis.streams.position import SNAPSHOT_IN_LOG_BYTES_MAX, Position, encode, position_of
 from nemesis.streams.survivors import Survivors
-from nemesis.streams.watch import ShortenedError
 from tests.faults.memory_log import Faults, MemoryClient, MemoryLog
 from tests.faults.virtual_time import run
 

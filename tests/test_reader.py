@@ -1,6 +1,7 @@
 """Reading in order: nothing lost, nothing twice, whatever happens to the server on the way."""
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -9,7 +10,12 @@ from nats.aio.msg import Msg
 
 from nemesis.schemas.facts import Record
 from nemesis.streams import reader as reader_module
-from nemesis.streams.errors import InputGapError, LogUnavailableError, UndeliverableError
+from nemesis.streams.errors import (
+    InputGapError,
+    LogUnavailableError,
+    ShortenedError,
+    UndeliverableError,
+)
 from nemesis.streams.log import Log, Message
 from nemesis.streams.reader import Reader
 from nemesis.streams.server import Server
@@ -96,6 +102,31 @@ def test_a_killed_server_costs_no_record_and_repeats_none(tmp_path: Path) -> Non
                 records += await take(reader, last - len(records))
             assert in_order(records, 1, last)
             assert reader.restart_count >= 3
+
+    with_logs(tmp_path, body)
+
+
+@pytest.mark.parametrize("grown", [False, True])
+def test_a_log_that_was_rolled_back_is_not_read_on(tmp_path: Path, grown: bool) -> None:
+    async def body(server: Server, sim: Log, log: Log) -> None:
+        store, older = server.folder / "store", tmp_path / "older"
+        await fill(sim, 1, 10)
+        await server.kill()
+        shutil.copytree(store, older)
+        await server.restart()
+        await until(lambda: sim.connection.client.is_connected, "the writer is back")
+        await fill(sim, 11, 20)
+        async with log.reader(1) as reader:
+            await take(reader, 20)
+            await server.kill()
+            shutil.rmtree(store)
+            shutil.copytree(older, store)
+            await server.restart()
+            if grown:
+                await until(lambda: sim.connection.client.is_connected, "the writer is back")
+                await fill(sim, 11, 30)
+            with pytest.raises(ShortenedError, match="record 20 was read"):
+                await reader.next(30)
 
     with_logs(tmp_path, body)
 

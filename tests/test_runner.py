@@ -15,12 +15,11 @@ from nemesis.schemas.kept import LogShortened, ProcessorDiverged, ProcessorStart
 from nemesis.streams.batch import Message
 from nemesis.streams.comparison import Difference
 from nemesis.streams.deaths import Deaths
-from nemesis.streams.errors import LogFullError, LogUnavailableError
+from nemesis.streams.errors import LogFullError, LogUnavailableError, ShortenedError
 from nemesis.streams.lane import AHEAD_MAX, SNAPSHOT_PERIOD_S, StepCrashedError
 from nemesis.streams.position import position_of
 from nemesis.streams.runner import DIFFERENCES_TOLD_MAX, FLUSH_TIMEOUT_S, RETRY_S, Runner
 from nemesis.streams.status import read_status
-from nemesis.streams.watch import ShortenedError
 from tests.faults import traffic
 from tests.faults.memory_log import Faults, MemoryClient, MemoryLog, MemoryReader
 from tests.faults.oracle import started

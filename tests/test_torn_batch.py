@@ -11,12 +11,12 @@ from nemesis.schemas.facts import decode_conclusion
 from nemesis.schemas.kept import ProcessorAdvanced
 from nemesis.streams.batch import Message
 from nemesis.streams.deaths import DEATHS_MAX, Deaths
-from nemesis.streams.errors import LogUnavailableError
+from nemesis.streams.errors import LogUnavailableError, ShortenedError
 from nemesis.streams.lane import Lane, StaleCopyError, StepCrashedError
 from nemesis.streams.outbox import Outbox
 from nemesis.streams.position import Position, encode, position_of
 from nemesis.streams.survivors import Survivors, read_survivors
-from nemesis.streams.watch import RETRY_S, ShortenedError, Watch
+from nemesis.streams.watch import RETRY_S, Watch
 from tests.faults import traffic
 from tests.faults.memory_log import Faults, MemoryClient, MemoryLog
 from tests.faults.processors import Counting

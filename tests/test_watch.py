@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from nemesis.schemas.facts import Record
-from nemesis.streams.errors import LogFullError, LogUnavailableError
+from nemesis.streams.errors import LogFullError, LogUnavailableError, ShortenedError
 from nemesis.streams.watch import (
     CHECK_PERIOD_S,
     CLOCK_SILENT_S,
     RETRY_S,
     STALLED_S,
-    ShortenedError,
     StalledError,
     Watch,
 )

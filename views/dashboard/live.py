@@ -13,7 +13,7 @@ from typing import Final
 from nemesis.replay.slices import matching
 from nemesis.schemas.facts import Record
 from nemesis.streams.contexts import Target
-from nemesis.streams.errors import InputGapError, LogUnavailableError
+from nemesis.streams.errors import InputGapError, LogUnavailableError, ShortenedError
 from nemesis.streams.log import Log
 from nemesis.streams.provision import require_streams
 from nemesis.streams.watch import CLOCK_SILENT_S
@@ -56,7 +56,7 @@ class Live:
                 for task in (following, watching):
                     task.cancel()
             for task in (following, watching):
-                with suppress(asyncio.CancelledError, InputGapError):
+                with suppress(asyncio.CancelledError, InputGapError, ShortenedError):
                     await task
             self.hub.replace(Board(cell=self._cell, where=self._where))
             self.hub.ready = False

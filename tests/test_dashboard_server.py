@@ -1,6 +1,7 @@
 """Promises of the page's server: who may ask, what it answers, what it never does."""
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -161,6 +162,19 @@ def test_what_is_no_recording_or_too_large_is_explained(monkeypatch: pytest.Monk
         monkeypatch.setattr(routes, "UPLOAD_BYTES_MAX", 1000)
         status, _ = await sent(session, url, RECORDING.read_bytes(), name="x.ndjson.zst")
         assert status == 413
+
+    asked(body)
+
+
+def test_an_upload_goes_by_its_own_name_and_is_told_where_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def body(session: aiohttp.ClientSession, url: str) -> None:
+        status, said = await sent(session, url, b"garbage\n", name="mine.ndjson")
+        assert (status, said["error"]["message"][:12]) == (422, "mine.ndjson:")
+        monkeypatch.setattr(tempfile, "tempdir", "/dev/full/none")
+        status, said = await sent(session, url, b"garbage\n", name="mine.ndjson")
+        assert (status, said["error"]["code"]) == (507, "bad_upload")
 
     asked(body)
 

@@ -218,3 +218,11 @@ def test_a_file_that_is_no_policy_is_refused_before_anything_is_written(
 def test_who_gives_no_reason_and_cannot_be_asked_is_told_to(tmp_path: Path) -> None:
     ran = run("approve", "llama/2", "--by", "ann", NEMESIS_STATE_DIR=str(tmp_path))
     check_refusal(ran, 2, "--reason")
+
+
+@pytest.mark.parametrize("option", ["--by", "--reason"])
+def test_bytes_that_are_no_text_are_no_word_of_a_person(tmp_path: Path, option: str) -> None:
+    said = {"--by": "ann", "--reason": "seen"} | {option: "\udcff"}
+    words = [word for pair in said.items() for word in pair]
+    ran = run("pause", "ALL", *words, NEMESIS_STATE_DIR=str(tmp_path))
+    check_refusal(ran, 2, "is not UTF-8")

@@ -20,7 +20,7 @@ from nemesis.views.dashboard.guard import guard, set_headers
 from nemesis.views.dashboard.hub import Hub
 from nemesis.views.dashboard.incident_page import incident_document, pretty
 from nemesis.views.dashboard.live import Live
-from nemesis.views.dashboard.replays import Replays, open_replay
+from nemesis.views.dashboard.replays import Replay, Replays, open_replay
 from nemesis.views.dashboard.sse import Streams
 from nemesis.views.incidents import first_seen
 from nemesis.views.shown import as_document, sample_blocks
@@ -29,6 +29,10 @@ STATIC: Final = Path(__file__).with_name("static")
 UPLOAD_BYTES_MAX: Final = 64 * 2**20
 FEED_ROWS_MAX: Final = 500
 _CHART_LIBRARY: Final = ("plotly", "package_data", "plotly.min.js")
+
+
+class BadUploadError(NemesisError):
+    """A file that found no room."""
 
 
 class Site:
@@ -103,7 +107,7 @@ class Site:
             path = Path(folder) / f"recording{suffix}"
             await _save(request, path)
             async with self._verifying:  # one at a time: it takes a core
-                replay = await asyncio.to_thread(open_replay, path, name)
+                replay = await asyncio.to_thread(_opened, path, name)
         return _json({"id": self.replays.add(replay), **replay.document()})
 
     async def replay(self, request: web.Request) -> web.Response:
@@ -158,10 +162,20 @@ async def _explained(request: web.Request, handler: Any) -> web.StreamResponse:
     try:
         answer: web.StreamResponse = await handler(request)
     except NemesisError as error:
-        body = {"error": {"code": error.code, "message": one_line(error.message),
-                          "hint": one_line(error.hint)}}  # fmt: skip
-        return _json(body, status=404 if error.exit_code == 3 else 422)
+        return _failure(error, status=404 if error.exit_code == 3 else 422)
+    except OSError as error:
+        said = BadUploadError(
+            f"this machine could not hold it: {error.strerror or error}",
+            hint="make room for temporary files, or name a folder that has some in TMPDIR",
+        )
+        return _failure(said, status=507)
     return answer
+
+
+def _failure(error: NemesisError, *, status: int) -> web.Response:
+    body = {"error": {"code": error.code, "message": one_line(error.message),
+                      "hint": one_line(error.hint)}}  # fmt: skip
+    return _json(body, status=status)
 
 
 async def _sample(live: Live, node: str) -> dict[str, Any] | None:
@@ -201,6 +215,18 @@ async def _save(request: web.Request, path: Path) -> None:
             if size_bytes > UPLOAD_BYTES_MAX:
                 raise web.HTTPRequestEntityTooLarge(UPLOAD_BYTES_MAX, size_bytes)
             file.write(chunk)
+
+
+def _opened(path: Path, name: str) -> Replay:
+    """The recording in a file that its sender knows by another name.
+
+    Raises: as `open_replay`.
+    """
+    try:
+        return open_replay(path, name)
+    except NemesisError as error:
+        error.message = error.message.replace(str(path), name)
+        raise
 
 
 def _number(request: web.Request, name: str, default: int) -> int:

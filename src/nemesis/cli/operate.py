@@ -59,7 +59,7 @@ def signed(by: str, reason: str) -> dict[str, str]:
     """Who says it and why, asking where somebody is there to answer.
 
     Raises:
-        BadUsageError: nobody to ask.
+        BadUsageError: nobody to ask, or bytes that are no text.
     """
     import getpass
 
@@ -71,7 +71,19 @@ def signed(by: str, reason: str) -> dict[str, str]:
         if not sys.stdin.isatty():
             raise BadUsageError("no reason given", hint='say why, for the record: --reason "..."')
         reason = typer.prompt("Why, for the record", err=True)
+    for word in (by, reason):
+        if not _is_text(word):
+            raise BadUsageError(f"{word[:60]!r} is not UTF-8", hint="say it in plain characters")
     return {"by": by, "reason": reason.strip()}
+
+
+def _is_text(word: str) -> bool:
+    """Not so where a shell passed bytes that are no UTF-8: a fact could not hold them."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 async def open_as_operator(cell: str, server: str, context: str, credentials: Path | None) -> "Log":

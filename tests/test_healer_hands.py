@@ -350,14 +350,23 @@ def test_nobody_is_advised_to_cordon_a_protected_node(fault_class: str) -> None:
     assert cell.last(QuiesceDecided).mode == "act"
 
 
-def test_what_no_actor_does_is_advice_and_says_so() -> None:
+@pytest.mark.parametrize(
+    ("fault_class", "action", "advice"),
+    [
+        ("straggler.gpu", "cordon_node", "cordon_node at the next checkpoint"),
+        ("network.fabric", "fix_fabric", "fix_fabric"),
+    ],
+)
+def test_what_no_actor_does_is_advice_and_says_so(
+    fault_class: str, action: str, advice: str
+) -> None:
     cell = made(ACT)
-    cell.blame("straggler.gpu", 3)
+    cell.blame(fault_class, 3)
     decided = cell.last(RecoveryDecided)
-    assert (decided.action, decided.mode) == ("cordon_node", "shadow")
+    assert (decided.action, decided.mode) == (action, "shadow")
     assert decided.reason == (
-        "straggler.gpu at gpu/n1/0000:1b:00.0: cordon_node at the next checkpoint is for a person"
-        " to do, the job's membership stays as it is."
+        f"{fault_class} at gpu/n1/0000:1b:00.0: {advice} is for a person to do,"
+        " the job's membership stays as it is."
     )
 
 

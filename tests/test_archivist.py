@@ -241,6 +241,12 @@ def test_a_closed_incident_replays_after_its_telemetry_has_expired(tmp_path: Pat
                 assert [each.seq for each in Recording(out).records()] == list(
                     range(header.from_seq, header.to_seq + 1)
                 )
+            again = await cell.nemesis("record", "--incident", incident, "--out", str(out))
+            assert again.returncode != 0
+            assert f"{out} exists" in again.stderr
+            told = await cell.nemesis("report", incident, "--json")
+            assert msgspec.json.decode(told.stdout)["source"] == "the log and the archive"
+            assert "seen by n1, by its clock" in told.stdout
             listed = await cell.nemesis("incident", "--archived", "--json")
             (row,) = msgspec.json.decode(listed.stdout)["incidents"]
             assert row["parts"][0]["sha256"] == part.sha256

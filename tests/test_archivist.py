@@ -107,6 +107,9 @@ class Site:
         """A GPU falls off the bus and is named; the incident's name."""
         text = "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."
         await self.pass_time(5)
+        before = (
+            self.sample_seq
+        )  # counters that announced it, and that the log keeps for hours only
         await self.observe(KernelLineLogged, "n1", text=text)
         await self.pass_time(20)
         await self.answered()
@@ -116,7 +119,7 @@ class Site:
         opened = IncidentOpened(
             at_ns=self.now_ns, reason="r", incident=data.incident, trigger="verdict"
         )
-        cause = f"{event.cause} {verdict.seq}"
+        cause = f"{before} {event.cause} {verdict.seq}"
         await self.say("processor/incident", opened, data.incident, cause)
         return str(data.incident)
 

@@ -12,7 +12,7 @@ from nemesis.schemas.done import (
 )
 from nemesis.schemas.facts import decode_conclusion
 from nemesis.schemas.inferred import Culprit
-from nemesis.schemas.operated import JobEnded, JobSubmitted
+from nemesis.schemas.operated import JobEnded
 from nemesis.schemas.plans import Placement
 from tests.healer_cell import ACT, SECOND_NS, Cell
 
@@ -547,12 +547,6 @@ def test_an_ended_job_is_nobodys_concern_and_its_numbers_go_on(cell: Cell) -> No
     cell.submit()
     cell.exit(3)
     assert cell.last(QuiesceDecided).decision == "llama/2"
-
-
-def test_a_job_too_large_to_be_one_is_not_taken_up(cell: Cell) -> None:
-    cell.operate(JobSubmitted, "huge", job="huge", nodes=("n0",), ranks_per_node=2_000_000)
-    cell.tick()
-    assert cell.said == []
 
 
 def test_a_fault_that_touches_no_job_is_advice_for_people(cell: Cell) -> None:

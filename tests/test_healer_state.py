@@ -15,16 +15,38 @@ from nemesis.schemas.inferred import FailurePredicted
 from nemesis.schemas.observed import ProcessExited
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.policy import Policy
+from nemesis.schemas.rank_ranges import RANKS_MAX
 
 SECOND_NS = 1_000_000_000
 SUBMITTED_NS = 100 * SECOND_NS
 
 
-def job() -> JobState:
-    submitted = JobSubmitted(
-        at_ns=SUBMITTED_NS, by="ann", reason="", job="llama", nodes=("n0",), ranks_per_node=2
+def submitted(ranks_per_node: int = 2, node_count: int = 1) -> JobSubmitted:
+    nodes = tuple(f"n{at}" for at in range(node_count))
+    return JobSubmitted(
+        at_ns=SUBMITTED_NS,
+        by="ann",
+        reason="",
+        job="llama",
+        nodes=nodes,
+        ranks_per_node=ranks_per_node,
     )
-    return submitted_state(submitted, 0, 1)
+
+
+def job() -> JobState:
+    return submitted_state(submitted(), 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("node_count", "ranks_per_node", "jobs"), [(1000, 1000, ["llama"]), (9901, 101, [])]
+)
+def test_a_job_of_a_million_ranks_is_taken_up_and_one_of_a_rank_more_is_not(
+    node_count: int, ranks_per_node: int, jobs: list[str]
+) -> None:
+    assert node_count * ranks_per_node == RANKS_MAX + (not jobs)
+    state = HealerState(policy=Policy())
+    state.take_job(submitted(ranks_per_node, node_count), 7)
+    assert list(state.jobs) == jobs
 
 
 @pytest.mark.parametrize(("tick_s", "opened_s"), [(0, 5), (110, 5), (100, 5 + 12)])

@@ -72,7 +72,7 @@ def commands(
         if job_actor:
             name = f"{JOB_ACTOR}-{copy}"
             own = f"{name}@{host}" if host else name
-            found[name] = [*program, "act", "job", "--name", own, *target]
+            found[name] = [*program, "act", "job", "--name", own, "--cell", cell, *target]
     if archivist:  # one is enough: nobody waits for it, and the supervisor starts it again
         found[ARCHIVIST] = [*program, "act", "archivist", "--cell", cell, *target]
     return found

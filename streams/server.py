@@ -47,6 +47,8 @@ STOP_TIMEOUT_S: Final = 10.0
 MAX_PAYLOAD_BYTES: Final = 2**20
 ANY_PORT: Final = -1
 _LOCK: Final = "server.lock"  # what makes a folder a cell's
+# seeds, and what parts leave that ran here on a server elsewhere: `nemesis clock --server ...`
+_BEFORE_A_SERVER: Final = frozenset({"credentials", "pulses", "copies", "archivist"})
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,7 +203,7 @@ class Server:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             names = {path.name for path in self.folder.iterdir()}
-            if _LOCK not in names and names - {self.credentials_folder.name}:
+            if _LOCK not in names and names - _BEFORE_A_SERVER:
                 raise StateFolderError(
                     f"{self.folder} holds something else than a cell; nothing was changed",
                     hint="set NEMESIS_STATE_DIR to a folder of its own",

@@ -18,6 +18,7 @@ import pytest
 from nemesis.processors.catalogue import CATALOGUE
 from nemesis.schemas.facts import encode_conclusion, telemetry_subject
 from nemesis.schemas.operated import ProcessorActivated
+from nemesis.streams import crew
 from nemesis.streams.contexts import find
 from nemesis.streams.lookup import subjects
 from nemesis.streams.server import Server, running, state_folder
@@ -34,6 +35,14 @@ PROGRAM = [sys.executable, "-m", "nemesis.cli"]
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NEMESIS_STATE_DIR", str(tmp_path / "state"))
     return tmp_path / "state"
+
+
+def test_every_child_leaves_its_traces_with_its_own_cell(tmp_path: Path) -> None:
+    server = Server("local", folder=tmp_path / "cell", port=4222)
+    children = crew.commands(server, sorted(CATALOGUE), cell="other", copies=2)
+    assert len(children) == 5
+    for command in children.values():
+        assert command[command.index("--cell") + 1] == "other"
 
 
 @contextmanager

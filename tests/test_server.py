@@ -369,6 +369,18 @@ def test_a_broken_seed_is_named(tmp_path: Path) -> None:
         asyncio.run(Server("test", folder=tmp_path / "cell").start())
 
 
+@pytest.mark.parametrize("name", ["pulses", "copies", "archivist"])
+def test_a_server_starts_where_a_part_of_another_server_ran_before(
+    tmp_path: Path, name: str
+) -> None:
+    async def body() -> bool:
+        async with Server("local", folder=tmp_path / "local") as server:
+            return running(server.folder) is not None
+
+    (tmp_path / "local" / name).mkdir(parents=True)
+    assert asyncio.run(body())
+
+
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     folder.mkdir(mode=0o755)

@@ -1,5 +1,6 @@
 """Promises about files that nobody vouches for: read by content, or named with the reason."""
 
+import json
 import os
 import pickle
 import struct
@@ -125,6 +126,20 @@ def test_a_kernel_log_is_known_by_its_lines_whatever_its_name(tmp_path: Path) ->
     bundle = read_bundle([tmp_path])
     assert [log.file for log in bundle.logs] == ["IMG_0001.jpg"]
     assert bundle.unread == []
+
+
+@pytest.mark.parametrize("quote", ['{"host": "n1", "saw": %s}', '[\n  {"line": %s}\n]'])
+def test_json_that_quotes_a_kernel_line_is_no_log_of_it(tmp_path: Path, quote: str) -> None:
+    (tmp_path / "ticket.json").write_text(quote % json.dumps(XID.strip()))
+    (tmp_path / "pretty.json").write_text(json.dumps({"saw": [XID.strip()]}, indent=2))
+    assert set(unread(tmp_path).values()) == {"JSON without messages of a kernel"}
+
+
+@pytest.mark.parametrize("name", ["MESSAGE", "message", "log", "msg"])
+def test_json_that_names_a_kernel_line_as_a_message_is_a_log(tmp_path: Path, name: str) -> None:
+    line = json.dumps({"dmesg": [{"pri": 4, name: XID.strip()}]}, indent=3)
+    (tmp_path / "dmesg.json").write_text(line)
+    assert [log.file for log in read_bundle([tmp_path]).logs] == ["dmesg.json"]
 
 
 def test_a_path_that_is_not_there_is_the_users_mistake(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from nemesis.producers.flight_recorder import BadDumpError, Dump, read_dump
 from nemesis.producers.readers.dump_file import load_json, load_pickle
 from nemesis.producers.readers.kernel_log import KernelLog, is_kernel_log, read_kernel_log
+from nemesis.producers.readers.other_json import OTHER_JSON, is_other_json
 from nemesis.producers.readers.own_answer import OWN_ANSWER, is_own_answer
 from nemesis.producers.readers.pipe import SPOOL_BYTES_MAX, STDIN, is_pipe, spooled
 from nemesis.schemas.errors import NemesisError
@@ -158,6 +159,8 @@ def _read(path: Path, file: str, bundle: Bundle) -> None:
         bundle.dumps.append(dump)
     elif is_own_answer(path):
         bundle.unread.append(Unread(file, OWN_ANSWER))
+    elif is_other_json(path):
+        bundle.unread.append(Unread(file, OTHER_JSON))
     elif is_kernel_log(path) and (log := read_kernel_log(path, file)) is not None:
         bundle.logs.append(log)
     else:

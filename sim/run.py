@@ -52,7 +52,7 @@ async def run(options: Options, emit: Emit, on_look: Callable[[str], None]) -> O
             patience_ns=patience_ns,
         )
         outcome = await judge(options, cell, began_s)
-        emit(cell.show.score(outcome.score))
+        emit(cell.show.score(outcome.score, is_behind=outcome.is_behind))
         verdicts = [fact.data for fact in outcome.facts if isinstance(fact.data, FaultAttributed)]
         incidents = dict.fromkeys(verdict.incident for verdict in verdicts)
         emit(look_further(incidents, cell=options.cell, following=options.follow))

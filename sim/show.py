@@ -194,8 +194,8 @@ class Show:
         text = f"this machine is too slow for --speed {speed:g}: times below are its own"
         return [_under(text, "bold yellow")]
 
-    def score(self, score: Score) -> list[Line]:
-        """The judgement, after the run."""
+    def score(self, score: Score, *, is_behind: bool = False) -> list[Line]:
+        """The judgement, after the run. `is_behind`: the machine did not keep up."""
         lines = [_under("")]
         for each in score.faults:
             lines += _scored(each)
@@ -209,6 +209,9 @@ class Show:
         )
         lines.append(Line(Text("SCORE", "bold"), Text.assemble(verdict, rest)))
         lines += [_under(each, "bold red") for each in (*score.broken, *score.false_alarms)]
+        if is_behind and not score.passed:
+            text = "this machine did not keep up, late nodes look silent: try again at --speed 1"
+            lines.append(_under(text, "bold yellow"))
         return lines
 
     def _verdict(self, verdict: FaultAttributed, at_ns: int) -> list[Line]:
@@ -309,7 +312,9 @@ def _scored(each: FaultScore) -> list[Line]:
         return "right" if right else "WRONG"
 
     def after(ms: int | None) -> str:
-        return "never" if ms is None else f"after {ms / 1000:.2f} s"
+        if ms is None:
+            return "never"
+        return f"after {ms / 1000:.2f} s" if ms >= 0 else f"{-ms / 1000:.2f} s before it"
 
     if each.is_decoy:
         return [_under(f"{_KINDS[each.kind]}: a decoy, nothing is the right answer")]

@@ -161,6 +161,23 @@ def test_a_failed_score_says_what_was_wrong() -> None:
     assert "not detected" in text
     assert "SCORE               FAILED: detected 0/1" in text
     assert "the job did not go on" in text
+    assert "did not keep up" not in text
+    slow = "\n".join(flat(show().score(score, is_behind=True)))
+    assert "this machine did not keep up, late nodes look silent" in slow
+
+
+def test_a_verdict_before_the_fault_is_told_as_such() -> None:
+    early = FaultScore(
+        kind="ecc-precursor", culprit=GPU, detected=True, verdict="attributed", named=(GPU,),
+        class_right=True, culprit_right=True, wrong_blame=(), action="shrink", action_right=True,
+        to_verdict_ms=-25_980, to_decision_ms=120, to_resume_ms=3_540,
+    )  # fmt: skip
+    score = Score(
+        faults=(early,), false_alarms=(), recovered=True, steps_redone_count=0, restarts_count=0,
+        world=111, broken=(),
+    )  # fmt: skip
+    text = "\n".join(flat(show().score(score)))
+    assert "verdict 25.98 s before it, decision after 0.12 s" in text
 
 
 def test_long_lines_are_wrapped_below_themselves_in_a_terminal() -> None:

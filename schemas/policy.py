@@ -135,7 +135,7 @@ class Policy(
         ]
         for name, steps in self.playbooks.items():
             if name not in PLAYBOOK_NAMES:
-                broken.append(f"playbooks.{name[:60]} is no fault class, `nemesis policy show`.")
+                broken.append(f"playbooks.{name[:60]} is no fault class.")
             if not steps:
                 broken.append(f"playbooks.{name[:60]} must name at least one action.")
         return tuple(broken)

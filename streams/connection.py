@@ -115,7 +115,8 @@ class Connection:
                 return self
         except (OSError, ValueError, NkeysError) as error:
             place = str(login.seed_path or login.creds_path or login.user)
-            what = str(error) if place in str(error) else f"{place}: {error}"
+            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            what = why if place in why else f"{place}: {why}"
             raise WrongCredentialsError(
                 f"credentials of {login.user}: {what}",
                 hint="name the folder of this cell's seeds with --credentials",

@@ -39,6 +39,8 @@ def goodput(
     if not accounts:
         if not json:
             say(f"no account of {job or 'any job'} yet: one is told a minute after its submission")
+            if job:
+                say("`nemesis goodput` shows those of all jobs")
         raise typer.Exit(3)
 
 

@@ -200,4 +200,4 @@ def _load(path: Path) -> "Policy":
     except BadDocumentError as error:
         raise BadPolicyError(error.message, hint=hint) from error
     except (MalformedFactError, OverflowError) as error:
-        raise BadPolicyError(f"{path}: {error}", hint=hint) from error
+        raise BadPolicyError(f"{path}: {str(error).rstrip('.')}", hint=hint) from error

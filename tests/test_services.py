@@ -25,6 +25,14 @@ def test_a_processor_is_supervised_within_its_container() -> None:
     assert "--once" not in COMPOSE
 
 
+def test_a_person_runs_commands_with_the_operators_seeds_when_asked_and_never_by_itself() -> None:
+    (user,) = re.findall(r"^give operator (\d+) operator reader$", SEEDS, re.M)
+    (operator,) = re.findall(r"^  operator:\n((?:    .*\n)+)", COMPOSE, re.M)
+    assert "profiles: [operator]" in operator
+    assert "NEMESIS_CREDENTIALS: /seeds/operator" in operator
+    assert f'user: "{user}:{user}"' in operator
+
+
 def test_every_service_runs_as_a_user_of_its_own() -> None:
     users = re.findall(r'^    user: "(\d+):\1"$', COMPOSE, re.M)
     assert len(users) == len(set(users))

@@ -17,7 +17,7 @@ from nemesis.sim.symptoms import (
     NicCounted,
     NicMute,
     PortCounted,
-    RankDies,
+    RankGivesUp,
 )
 from nemesis.sim.target import MS, Course, Target
 
@@ -69,14 +69,12 @@ def nic_dead(planned: NicDead, target: Target, random: Random) -> Course:
         other = Target(cluster, node, index)
         at_ns = round(planned.loud_after_s * 1e9) + loud * random.randrange(20, 200) * MS
         process = f"pid={pid_of(other.rank)}, name=pt_main_thread"
-        for at, text in enumerate(
-            (
-                f"NVRM: Xid (PCI:{other.slot}): 43, {process}, Ch {random.randrange(64):08x}",
-                f"NVRM: Xid (PCI:{other.slot}): 45, {process}, Ch {random.randrange(64):08x}",
-            )
-        ):
-            course.at(at_ns + at * MS, KernelLine(text, ERR), node=node)
-        course.at(at_ns + 30 * MS, RankDies(other.rank, -SIGABRT), node=node)
+        lines = (
+            f"NVRM: Xid (PCI:{other.slot}): 43, {process}, Ch {random.randrange(64):08x}",
+            f"NVRM: Xid (PCI:{other.slot}): 45, {process}, Ch {random.randrange(64):08x}",
+        )
+        gives_up = RankGivesUp(other.rank, -SIGABRT, lines)
+        course.at(at_ns, gives_up, node=node)
     line = (
         f"mlx5_core {target.nic.pci}: poll_health:852:(pid 0): device's health compromised - "
         "reached miss count"

@@ -71,8 +71,11 @@ def run_offline(
     seed: int,
     folder: Path,
     catalogue: Catalogue = CATALOGUE,
+    quantum_ns: int = QUANTUM_NS,
 ) -> OfflineRun:
     """Run a scenario to its end; agents keep their plans in `folder`, which must be empty.
+
+    `quantum_ns`: how often agents look at their node; a second must be a multiple of it.
 
     Raises:
         BadScenarioError: a target that the cluster does not have.
@@ -94,7 +97,7 @@ def run_offline(
     ending = Ending(scenario, faults)
     passed_ns = 0
     while not ending.is_over(passed_ns, truths, log.facts, simulation.standing()):
-        passed_ns += QUANTUM_NS
+        passed_ns += quantum_ns
         log.now_ns = START_NS + passed_ns
         truths += simulation.advance(log.now_ns, lambda node: True)
         if passed_ns % SECOND_NS == 0:

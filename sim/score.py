@@ -1,8 +1,10 @@
 """How well NEMESIS did: what the log says against what the ledger knows.
 
 Pure. A component that was named and is neither a right answer, nor what went down with it, is a
-wrong blame; that is counted apart, because it is the worst error of all. Of a decoy nothing is a
-right answer: whatever is said or done about it is a false alarm. All times are simulated time:
+wrong blame; that is counted apart, because it is the worst error of all. Several faults may share
+an incident: each is judged by what the incident says of it, and what another one broke is no wrong
+blame. Of a decoy nothing is a right answer: whatever is said or done about it is a false alarm. All
+times are simulated time:
 `at_ns` of a fact is when the log stored it, finer than log time's seconds.
 """
 
@@ -98,18 +100,19 @@ def score(
     predictions = [fact for fact in seen if isinstance(fact.data, FailurePredicted)]
     decisions = [fact for fact in seen if isinstance(fact.data, RecoveryDecided)]
     holds = [fact for fact in seen if isinstance(fact.data, QuiesceDecided)]
-    fault_of = _fault_by_incident(faults, [*verdicts, *predictions])
+    faults_of = _faults_by_incident(faults, [*verdicts, *predictions])
     scored: list[FaultScore] = []
     for number, fault in enumerate(faults):
-        about = [each for each in verdicts if fault_of[each.data.incident] == number]
-        foretold = [each for each in predictions if fault_of[each.data.incident] == number]
+        about = [each for each in verdicts if number in faults_of[each.data.incident]]
+        foretold = [each for each in predictions if number in faults_of[each.data.incident]]
         incidents = {each.data.incident for each in (*about, *foretold)}
         decided = [each for each in decisions if _answers(each.data, fault, incidents)]
-        scored.append(_judge(fault, about, foretold, decided, memberships))
+        others = [each for each in faults if each is not fault and each.components]
+        scored.append(_judge(fault, about, foretold, decided, memberships, others=others))
     real = {number for number, fault in enumerate(faults) if fault.components}
     last = memberships[-1] if memberships else None
-    alarms = _false_alarms([*verdicts, *predictions], fault_of, real)
-    alarms += _needless([*decisions, *holds], fault_of, real, bool(real))
+    alarms = _false_alarms([*verdicts, *predictions], faults_of, real)
+    alarms += _needless([*decisions, *holds], faults_of, real)
     result = Score(
         faults=tuple(scored),
         false_alarms=tuple(dict.fromkeys(alarms)),
@@ -134,25 +137,37 @@ def _named(fact: Fact) -> set[str]:
     return {culprit.id for culprit in data.culprits}
 
 
-def _fault_by_incident(
+def _faults_by_incident(
     faults: Sequence[FaultInjected], said: Sequence[Fact]
-) -> dict[str, int | None]:
-    """Which fault each incident is about: one that it names a part of, else the last before it
-    that is no decoy, else the last before it.
+) -> dict[str, tuple[int, ...]]:
+    """Which faults each incident is about: those that it names a part of, decoys only where there
+    is no other; else the last before it of its class, or that is no decoy, or at all.
 
     None for an incident that opened before any fault.
     """
     first_ns: dict[str, int] = {}
-    named: dict[str, set[str]] = {}
+    classes: dict[str, str] = {}
+    named: dict[str, dict[str, int]] = {}
     for fact in said:
+        classes[fact.data.incident] = fact.data.fault_class
         first_ns.setdefault(fact.data.incident, fact.at_ns)
-        named.setdefault(fact.data.incident, set()).update(_named(fact))
-    about: dict[str, int | None] = {}
+        parts = named.setdefault(fact.data.incident, {})
+        parts.update({name: fact.at_ns for name in _named(fact)})
+    about: dict[str, tuple[int, ...]] = {}
     for incident, at_ns in first_ns.items():
+        parts = named[incident]
+        fitting = [
+            number
+            for number, fault in enumerate(faults)
+            if any(
+                parts.get(name, 0) >= fault.began_ns for name in (*_touched(fault), fault.culprit)
+            )
+        ]
         before = [n for n, fault in enumerate(faults) if fault.began_ns <= at_ns]
-        fitting = [n for n in before if named[incident] & {*_touched(faults[n]), faults[n].culprit}]
-        likely = fitting or [n for n in before if faults[n].components] or before
-        about[incident] = likely[-1] if likely else None
+        of_class = [n for n in before if classes[incident] in faults[n].classes]
+        likely = fitting or of_class or before
+        real = [number for number in likely if faults[number].components] or likely
+        about[incident] = tuple(real if fitting else real[-1:])
     return about
 
 
@@ -169,15 +184,22 @@ def _judge(
     foretold: Sequence[Fact],
     decided: Sequence[Fact],
     memberships: Sequence[MembershipFormed],
+    *,
+    others: Sequence[FaultInjected],
 ) -> FaultScore:
-    # a fault may open several incidents; the first one that names a component stands for it
-    first = next((each for each in about if each.data.culprits), about[0] if about else None)
+    # a fault may open several incidents; the first one that names it stands for it, else the first
+    # that names anything
+    naming = [each for each in about if each.data.culprits]
+    own = [each for each in naming if not _named(each).isdisjoint(fault.components)]
+    first = next(iter([*own, *naming, *about]), None)
     same = [each.data for each in about if first and each.data.incident == first.data.incident]
-    final: FaultAttributed | None = same[-1] if same else None
+    elsewhere = {name for each in others for name in _touched(each)}
+    final = _last_word(same, fault, elsewhere)
     # what changes the membership outweighs what is only said
     acted = [each for each in decided if each.data.members] or decided
     action = acted[-1].data.action if acted else ""
     named = tuple(culprit.id for culprit in final.culprits) if final else ()
+    guilty = {*fault.components, *(name for each in others for name in each.components)}
     ever = dict.fromkeys(name for each in (*about, *foretold) for name in sorted(_named(each)))
     warned = [each for each in foretold if each.data.band != "clear" and each.at_ns < fault.at_ns]
     is_decoy = not fault.components
@@ -189,8 +211,10 @@ def _judge(
         fault_class=final.fault_class if final else "",
         named=named,
         class_right=final is not None and final.fault_class in fault.classes,
-        culprit_right=bool(named) and set(named) <= set(fault.components),
-        wrong_blame=() if is_decoy else tuple(e for e in ever if e not in _touched(fault)),
+        culprit_right=set(named) <= guilty and not set(named).isdisjoint(fault.components),
+        wrong_blame=()
+        if is_decoy
+        else tuple(each for each in ever if each not in _touched(fault) | elsewhere),
         action=action,
         action_right=action in fault.actions,
         to_verdict_ms=_since_ms(fault, first),
@@ -200,6 +224,19 @@ def _judge(
         stalls=fault.stalls and not is_decoy,
         predicted_ms=(fault.at_ns - warned[0].at_ns) // 1_000_000 if warned else None,
     )
+
+
+def _last_word(
+    said: Sequence[FaultAttributed], fault: FaultInjected, elsewhere: set[str]
+) -> FaultAttributed | None:
+    """The last revision about this fault: another one that strikes later may take its incident."""
+    about = [
+        each
+        for each in said
+        if (names := {culprit.id for culprit in each.culprits}).isdisjoint(elsewhere)
+        or not names.isdisjoint(fault.components)
+    ]
+    return next(iter([*about[-1:], *said[-1:]]), None)
 
 
 def _to_resume_ms(
@@ -219,13 +256,13 @@ def _to_resume_ms(
 
 
 def _false_alarms(
-    said: Sequence[Fact], fault_of: dict[str, int | None], real: set[int]
+    said: Sequence[Fact], faults_of: dict[str, tuple[int, ...]], real: set[int]
 ) -> list[str]:
     """What was said of decoys and of nothing at all."""
     alarms: list[str] = []
     for fact in said:
         data = fact.data
-        if fault_of[data.incident] in real:
+        if not real.isdisjoint(faults_of[data.incident]):
             continue
         if isinstance(data, FailurePredicted):
             if data.band in _LOUD_BANDS:
@@ -236,7 +273,7 @@ def _false_alarms(
 
 
 def _needless(
-    decided: Sequence[Fact], fault_of: dict[str, int | None], real: set[int], any_real: bool
+    decided: Sequence[Fact], faults_of: dict[str, tuple[int, ...]], real: set[int]
 ) -> list[str]:
     """Decisions where nothing is wrong."""
     alarms: list[str] = []
@@ -244,8 +281,8 @@ def _needless(
         data = fact.data
         action = "hold" if isinstance(data, QuiesceDecided) else data.action
         # an incident that nobody attributed is about the fault that there is
-        known = data.incident in fault_of
-        needless = fault_of[data.incident] not in real if known else not any_real
+        about = faults_of.get(data.incident)
+        needless = not real if about is None else real.isdisjoint(about)
         if needless and action not in _IDLE_ACTIONS:
             alarms.append(f"{action} as {data.decision}")
     return alarms

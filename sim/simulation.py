@@ -33,6 +33,7 @@ from nemesis.sim.symptoms import (
     RankDelayed,
     RankDies,
     RankEffect,
+    RankGivesUp,
     RankStrays,
     RankStuck,
     Slowed,
@@ -41,6 +42,7 @@ from nemesis.sim.symptoms import (
 from nemesis.sim.world import Load, World
 
 Connected = Callable[[str], bool]
+ERR: Final = 3  # KERN_ERR
 FABRIC_POLLS: Final = 2
 """A switch is polled once in so many polls of a node: its fact is larger."""
 
@@ -82,7 +84,8 @@ class Simulation:
         self._epochs_seen: Final[set[int]] = set()
         self._steps_seen_count = 0
         model = cluster.job
-        self._stall_ns: Final = model.stall_steps * (model.step_ms + model.allreduce_ms) * 1_000_000
+        self._step_ns: Final = (model.step_ms + model.allreduce_ms) * 1_000_000
+        self._stall_ns: Final = model.stall_steps * self._step_ns
         for fault in faults:
             self.inject(fault)
 
@@ -145,8 +148,8 @@ class Simulation:
         match effect:
             case KernelLine():
                 self.agents[node].witness.kernel_line(effect.text, effect.priority, at_ns)
-            case RankStuck() | RankDies() | RankStrays() | RankDelayed():
-                self._strike_rank(effect, node)
+            case RankStuck() | RankDies() | RankGivesUp() | RankStrays() | RankDelayed():
+                self._strike_rank(effect, node, at_ns)
             case Slowed():
                 self.job.slow(node, effect.index, effect.per_mille)
             case LinkTurned() | PortCounted() | NicMute() | NicCounted():
@@ -161,7 +164,7 @@ class Simulation:
             case _:
                 assert_never(effect)
 
-    def _strike_rank(self, effect: RankEffect, node: str) -> None:
+    def _strike_rank(self, effect: RankEffect, node: str, at_ns: int) -> None:
         rank = self.job.ranks.get(effect.rank)
         if rank is None or rank.node != node:
             return  # it moved away before
@@ -170,12 +173,23 @@ class Simulation:
                 self.job.stick(effect.rank)
             case RankDies():
                 self.job.kill(effect.rank, effect.returncode)
+            case RankGivesUp():
+                self._give_up(effect, node, at_ns)
             case RankStrays():
                 self.job.stray(effect.rank, effect.differs_in)
             case RankDelayed():
                 self.job.delay(effect.rank, effect.delay_ns)
             case _:
                 assert_never(effect)
+
+    def _give_up(self, effect: RankGivesUp, node: str, at_ns: int) -> None:
+        """Who was led out of the collective meanwhile, or got on, has nothing to give up."""
+        since_ns = self.job.waiting_since_ns(effect.rank, at_ns)
+        if since_ns is None or at_ns - since_ns < self._step_ns:
+            return
+        for line in effect.lines:
+            self.agents[node].witness.kernel_line(line, ERR, at_ns)
+        self.job.kill(effect.rank, effect.returncode)
 
     def _strike_network(self, effect: NetworkEffect, node: str, at_ns: int) -> None:
         match effect:

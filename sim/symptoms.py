@@ -26,6 +26,15 @@ class RankDies(msgspec.Struct, frozen=True):
     returncode: int
 
 
+class RankGivesUp(msgspec.Struct, frozen=True):
+    """A rank's watchdog ends its process, if by then it waits for longer than any step takes."""
+
+    rank: int
+    returncode: int
+    lines: tuple[str, ...]
+    """What the driver says of a process that ends in the middle of its work."""
+
+
 class RankStrays(msgspec.Struct, frozen=True):
     """A rank's next collective is not that of the others."""
 
@@ -112,7 +121,7 @@ class NodeLost(msgspec.Struct, frozen=True):
 
 
 GpuEffect = GpuLost | GpuCounted | GpuHeated
-RankEffect = RankStuck | RankDies | RankStrays | RankDelayed
+RankEffect = RankStuck | RankDies | RankGivesUp | RankStrays | RankDelayed
 NetworkEffect = LinkTurned | NicCounted | NicMute | PortCounted
 Effect = KernelLine | RankEffect | GpuEffect | NetworkEffect | Slowed | HostLoaded | NodeLost
 

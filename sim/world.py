@@ -69,9 +69,22 @@ class NodeDevices:
         self._mute = np.zeros(nics, bool)
         self._heated: dict[int, GpuHeated] = {}
         self._loaded = HostLoaded(0, 0, 0)
+        self._load: Load = "idle"
+        self._due_ns = 0
+        """Time that has passed under the load and shows in no device yet."""
 
     def advance(self, elapsed_ns: int, load: Load) -> None:
-        """Let time pass under a load."""
+        """Let time pass under a load; devices follow when they are looked at."""
+        if load != self._load:
+            self._follow()
+            self._load = load
+        self._due_ns += elapsed_ns
+
+    def _follow(self) -> None:
+        elapsed_ns, load = self._due_ns, self._load
+        self._due_ns = 0
+        if not elapsed_ns:
+            return
         target = _TEMP_MC[load] + self._spread_mc
         for index, heated in self._heated.items():
             target[index] = heated.temp_mc
@@ -88,6 +101,7 @@ class NodeDevices:
 
     def suffer(self, effect: GpuEffect | NicCounted | NicMute | HostLoaded) -> None:
         """A fault reaches a device."""
+        self._follow()
         match effect:
             case GpuLost():
                 self._lost[effect.index] = True
@@ -111,12 +125,14 @@ class NodeDevices:
 
     def turn_link(self, nic: int, *, up: bool) -> None:
         """A NIC's link goes down or up."""
+        self._follow()
         if not up and self._nic[nic, _NIC["port_up"]]:
             self._nic[nic, _NIC["link_downed_count"]] += 1
         self._nic[nic, _NIC["port_up"]] = int(up)
 
     def gpu_block(self, load: Load) -> Block:
         """One row a GPU; a lost one answers nothing."""
+        self._follow()
         block = self._counters.copy()
         count = block.shape[0]
         if load == "idle":
@@ -149,6 +165,7 @@ class NodeDevices:
 
     def nic_block(self) -> Block:
         """One row a NIC."""
+        self._follow()
         return self._nic.copy()
 
     def host_block(self, load: Load) -> Block:

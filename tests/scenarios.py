@@ -2,7 +2,8 @@
 
 Offline by default: virtual time, real processors, no server (sim/offline.py); every log is replayed
 and compared byte for byte. With `--speed N` the same on the wire, with a server and processes, at N
-times real time. All is simulated. Ends with 1 if a run did not pass.
+times real time. With `--vary` scenarios that each seed draws anew, on a cluster that it draws too
+(vary.py). All is simulated. Ends with 1 if a run did not pass.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from nemesis.sim.cluster import load_cluster
 from nemesis.sim.offline import run_offline
 from nemesis.sim.run import judge
 from nemesis.sim.scenario import scenario_named, scenarios
+from tests.varied_runs import run_varied
 
 
 class FaultRow(msgspec.Struct):
@@ -174,7 +176,11 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="scenarios; default: all")
     parser.add_argument("--seeds", type=int, default=10, help="runs of each, seeds 1 to N")
     parser.add_argument("--speed", type=float, default=0.0, help="on the wire, N times real time")
+    parser.add_argument("--vary", action="store_true", help="scenarios drawn by each seed")
+    parser.add_argument("--first-seed", type=int, default=1, help="with --vary")
     asked = parser.parse_args()
+    if asked.vary:
+        return run_varied(asked.first_seed, asked.seeds)
     names = asked.names or [each.name for each in scenarios()]
     done = list(rows(names, asked.seeds, asked.speed))
     print(table(done))

@@ -160,7 +160,7 @@ def test_a_stopped_channel_alone_names_the_program_only_where_the_job_was_at_wor
         assert set(job.named) == named
 
 
-def _digest(log: Log, rank: int, op: str = "all_reduce") -> None:
+def digest(log: Log, rank: int, op: str = "all_reduce") -> None:
     pending = OperationSeen(seq=9, op=op, created_ns=log.now_ns - SECOND_NS, started=True)
     group = GroupDigest(
         name="0", ranks="0-11", last_enqueued=9, last_completed=8, first_unfinished=pending
@@ -173,7 +173,7 @@ def test_a_rank_that_calls_another_collective_is_named_within_seconds() -> None:
     job.run(20)
     job.run(3, stands_still=True)
     for rank in range(12):
-        _digest(job.log, rank, "all_gather" if rank == 7 else "all_reduce")
+        digest(job.log, rank, "all_gather" if rank == 7 else "all_reduce")
     job.run(4, stands_still=True)
     assert (job.named, job.log.last.fault_class) == (["rank/llama/7"], "desync")
 
@@ -183,7 +183,7 @@ def test_recorders_of_a_job_that_went_on_accuse_nobody() -> None:
     job.run(20)
     for rank in range(12):
         if rank != 7:
-            _digest(job.log, rank)
+            digest(job.log, rank)
     job.log.digest(
         7, GroupDigest(name="0", ranks="0-11", last_enqueued=8, last_completed=8), node="n4"
     )

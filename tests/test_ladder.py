@@ -250,3 +250,9 @@ def test_a_policy_says_nothing_by_default_and_may_act_on_one_rung() -> None:
         "act",
         "shadow",
     )
+
+
+def test_a_swap_leaves_nodes_where_ranks_only_gave_up_and_starts_those_again_there() -> None:
+    swap = chosen(fault("nic", 1, 3, bad_nodes=frozenset({"n1"})), view(("s0", "s1")))
+    assert (swap.action, swap.joined, swap.nodes_out) == ("swap_node", ("s0",), ("n1",))
+    assert set(swap.started) >= {1, 3}

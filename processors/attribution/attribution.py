@@ -144,7 +144,11 @@ class Attribution:
             case "recovery_decided":
                 state.recoveries.decide(fact.data)
             case "attempt_completed":
+                before = state.inventory.nodes_of(fact.data.job)
                 job, incident_id = state.recoveries.complete(fact.data.decision, state.inventory)
+                stay = state.inventory.nodes_of(fact.data.job)
+                left = [node for node in before if node not in stay]
+                state.hearing.leave(left, fact.log_time_ns)
                 state.recorders.forget(job)
                 state.steps.regroup(job)
                 state.incidents.recover(incident_id)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import networkx as nx
+from msgspec.structs import replace
 
 from nemesis.processors.attribution.arrivals import late_rank, not_started, order_breaker
 from nemesis.processors.attribution.findings import (
@@ -130,7 +131,8 @@ def _differing(job: str, seen: Mapping[int, Seen], groups: Sequence[Group]) -> F
                 else f"ranks of {job} called different operations in {where}"
             )
             says = {rank: f"its {where} is {_spelled(call)}" for rank, call in by_rank.items()}
-            return _finding(job, seen, odd, "desync", reason=reason, says=says, level=RANK_STUCK)
+            found = _finding(job, seen, odd, "desync", reason=reason, says=says, level=RANK_STUCK)
+            return replace(found, of_its_own=True)  # no hardware chooses what a program calls
     return None
 
 

@@ -38,6 +38,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that it touches beyond those with ranks on the culprits."""
     provisional: bool = False
     """What it names may only have been the first to cry out: hear everybody before it is said."""
+    of_its_own: bool = False
+    """No other fault explains it, so it is told of beside whatever else is wrong with its job."""
 
 
 # Levels of findings. A dead device explains everything that follows on its node and in its job;

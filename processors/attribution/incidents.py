@@ -6,9 +6,16 @@ from typing import Annotated, Final
 import msgspec
 from msgspec.structs import replace
 
-from nemesis.processors.attribution.findings import Finding, Proof, is_same
+from nemesis.processors.attribution.findings import (
+    MEMORY_CONTAINED,
+    MEMORY_LOST,
+    Finding,
+    Proof,
+    is_same,
+)
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_messages import KernelMessage
+from nemesis.processors.attribution.kernel_rules import Role, role_of
 
 CLUES_MAX: Final = 64  # kernel messages kept of one incident; equal ones count once
 SUPPORTS_MAX: Final = 8
@@ -111,6 +118,11 @@ class Incident(msgspec.Struct, kw_only=True):
     said: bytes = b""
     """Digest of the last verdict."""
 
+    def level_of(self, node: str, device: str) -> int:
+        """Of the weightiest message about this device, -1 where there is none."""
+        own = (e.level for e in self.clues if e.node == node and e.message.device == device)
+        return max(own, default=-1)
+
     def concerns(self, node: str, device: str) -> bool:
         """Whether a message about this device is among its evidence."""
         return any(each.node == node and each.message.device == device for each in self.clues)
@@ -118,13 +130,27 @@ class Incident(msgspec.Struct, kw_only=True):
     def explains(self, clue: Clue, level: int, inventory: Inventory) -> bool:
         """Whether a message after the recovery is fallout of what was recovered from.
 
-        A GPU that nothing runs on any more may print what it likes; one that does, and what is as
-        grave as the fault was, is a fault of its own.
+        A GPU that broke and that nothing runs on any more may print what it likes; one that works,
+        and what is as grave as the fault was or always a fault of its own, is not explained by it.
         """
         gpu = f"gpu/{clue.node}/{clue.message.device}"
-        if self.concerns(clue.node, clue.message.device) and not inventory.seats_of(gpu):
+        known = self.level_of(clue.node, clue.message.device)
+        if not inventory.seats_of(gpu) and (known >= MEMORY_CONTAINED or 0 <= level <= known):
             return True
-        return level < self.level
+        return level < min(self.level, MEMORY_LOST)
+
+    def is_about_another(self, clue: Clue, role: Role) -> bool:
+        """Whether a message tells of a GPU that broke by itself beside those in here.
+
+        One that leaves the bus makes no other one lose memory, nor the other way round; several
+        that break alike may share a cause, so they stay together.
+        """
+        if role.level < MEMORY_LOST or self.concerns(clue.node, clue.message.device):
+            return False
+        broken = [role_of(each.message) for each in self.clues if each.level >= MEMORY_LOST]
+        return bool(broken) and all(
+            each is not None and each.fault_class != role.fault_class for each in broken
+        )
 
     def take_nodes(self, nodes: Sequence[str], now_ns: int) -> None:
         """New evidence about these nodes: judge it now."""

@@ -120,6 +120,14 @@ class Incidents(msgspec.Struct):
                 return incident
         return next((each for each in recent if job and each.job == job), None)
 
+    def of_calls(self, job: str, likely: Incident) -> Incident | None:
+        """The one for calls of a job that differ: not one in which hardware is at fault."""
+        for incident in reversed(self.open_ones):
+            stuck = incident.stuck
+            if incident.job == job and not incident.recovered and stuck and stuck.of_its_own:
+                return incident
+        return None if likely.told or likely.silences or _has_broken(likely) else likely
+
     def of_nodes(self, nodes: Sequence[str], now_ns: int) -> Incident | None:
         """The latest one on any of these nodes that is not over."""
         for node in nodes:
@@ -152,6 +160,11 @@ class Incidents(msgspec.Struct):
         if incident is None or incident.told or incident.silences or _has_cause(incident):
             return None
         return incident
+
+
+def _has_broken(incident: Incident) -> bool:
+    """Whether a kernel message in it says that a device failed."""
+    return any(each.level > PROGRAM_FAULT for each in incident.clues)
 
 
 def _has_cause(incident: Incident) -> bool:

@@ -54,6 +54,8 @@ def _incident_of_clue(state: State, clue: Clue, *, late: bool) -> Incident | Non
     incident = incident or state.incidents.of_program(clue, now_ns, state.inventory)
     incident = incident or _of_stopped_job(state, clue)
     role = role_of(clue.message)
+    if incident is not None and role is not None and incident.is_about_another(clue, role):
+        incident = None
     if (
         incident is not None
         and incident.recovered
@@ -116,10 +118,14 @@ def _incident_of_exit(state: State, exited: Exit, *, late: bool) -> Incident:
 def place_stuck(state: State, stall_ns: int) -> None:
     """What the flight recorders of jobs prove by now."""
     now_ns = state.log_time_ns
+    for job, since_ns in state.recorders.waiting():
+        state.steps.wait(job, since_ns)
     for job, finding, nodes in state.recorders.judge(
         now_ns, stall_ns, state.inventory, state.steps
     ):
         incident = state.incidents.of_job(job, nodes, now_ns, QUIET_NS)
+        if finding is not None and finding.of_its_own and incident is not None:
+            incident = state.incidents.of_calls(job, incident)
         if incident is None:
             if finding is None:
                 continue
@@ -208,12 +214,15 @@ def _tell(
     now_ns = state.log_time_ns
     if incident is None:
         opened_by = finding.proofs[0].fact if finding.proofs else str(now_ns)
-        incident = state.incidents.open(f"{opened_by} {key}", now_ns, late=False)
+        # what comes back after a recovery may cite the same first fact
+        incident = state.incidents.open(f"{opened_by} {key} {now_ns}", now_ns, late=False)
     incident.job = incident.job or next(
         (job for node in nodes for job in _jobs_on(state, node)), ""
     )
     known = incident.told.get(key)
     if known is not None and known.signature == "transient" and finding.level == STRAGGLER:
         return  # a straggler that comes and goes is one incident and was told of
+    if known is not None and known.level == STRAGGLER and finding.level < STRAGGLER:
+        return  # its cause is over, and the latest rounds still show what it did
     if incident.tell(key, finding):
         incident.take_nodes(nodes, now_ns)

@@ -6,6 +6,7 @@ none has changed for so long; for those of the other ranks there is a moment to 
 what they prove (collectives.py).
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -37,6 +38,8 @@ class JobRecorders(msgspec.Struct):
     """Nothing is new since they were judged."""
     compared: bool = False
     """Nothing is new since it was looked whether all called the same."""
+    timed: bool = False
+    """Nothing is new since it was looked how long they wait."""
 
 
 class Recorders(msgspec.Struct):
@@ -68,10 +71,20 @@ class Recorders(msgspec.Struct):
             job.ripe, job.judged = True, False
         if known is None or (known.groups, known.missing) != (seen.groups, seen.missing):
             job.changed_ns, job.judged, job.compared = fact.log_time_ns, False, False
+            job.timed = False
 
     def forget(self, job: str) -> None:
         """The job is over, or goes on in another membership."""
         self.jobs.pop(job, None)
+
+    def waiting(self) -> list[tuple[str, int]]:
+        """(job, when its ranks entered the collective that most of them wait in), where new."""
+        found: list[tuple[str, int]] = []
+        for job, recorders in self.jobs.items():
+            if not recorders.timed:
+                recorders.timed = True
+                found.append((job, _waiting_since(recorders.seen.values())))
+        return [(job, since_ns) for job, since_ns in found if since_ns]
 
     def judge(
         self, now_ns: int, stall_ns: int, inventory: Inventory, steps: Steps
@@ -103,6 +116,20 @@ class Recorders(msgspec.Struct):
             nodes = {_node(job, name, recorders, inventory) for name in culprits}
             found.append((job, finding, sorted(nodes - {""})))
         return found
+
+
+def _waiting_since(recorders: Iterable[Seen]) -> int:
+    """When the middle one entered the collective that most wait in; 0 if fewer than half do."""
+    entered: dict[tuple[str, int], list[int]] = {}
+    count = 0
+    for seen in recorders:
+        count += 1
+        for group in seen.groups:
+            operation = group.first_unfinished
+            if operation is not None and operation.created_ns and not operation.p2p:
+                entered.setdefault((group.name, operation.seq), []).append(operation.created_ns)
+    most = max(entered.values(), key=len, default=[])
+    return sorted(most)[len(most) // 2] if 2 * len(most) > count else 0
 
 
 def _is_ripe(seen: Seen, stall_ns: int) -> bool:

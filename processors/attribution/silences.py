@@ -2,7 +2,7 @@
 
 Why: a node that lost power writes no last line. But silence is weak evidence: a node that was cut
 off from the log spools and delivers later, and many that fall silent together lost a network, not
-their lives. How: a node that serves a job and was not heard for three of its periods is silent;
+their lives. How: a node that served a job and was not heard for three of its periods is silent;
 if at least two others and a tenth of its failure domain fell silent with it, the domain is named
 instead. Not here: what a silent node's ranks prove (verdicts.py).
 """
@@ -24,6 +24,7 @@ SILENT_NS_MIN: Final = 5 * SECOND_NS  # a busy log delivers a second or two late
 TICK_GAP_NS: Final = 3 * SECOND_NS
 OTHERS_MIN: Final = 2  # DESIGN: two others and a tenth of the domain make it a network finding
 DOMAIN_SHARE_PPM: Final = 100_000
+LEFT_MAX: Final = 4096  # nodes that jobs left within the time that silence takes to be found
 ALL_NODES: Final = "the cluster"
 
 
@@ -37,6 +38,8 @@ class Hearing(msgspec.Struct):
     """Silent nodes that were answered: when they were last heard."""
     spooling: list[str] = []
     """Nodes that announced a spool and were not heard on time since."""
+    left_ns: dict[str, int] = {}
+    """When a job left a node that has not been heard since; of the latest few."""
     tick_ns: int = 0
     """Log time of the last tick."""
 
@@ -60,6 +63,14 @@ class Hearing(msgspec.Struct):
         """A job runs there now: their silence counts, even if it is an old one."""
         for node in nodes:
             self.told.pop(node, None)
+
+    def leave(self, nodes: Sequence[str], log_time_ns: int) -> None:
+        """A job goes on without these nodes, perhaps because they did not answer it any more."""
+        for node in nodes:
+            self.left_ns.pop(node, None)
+            self.left_ns[node] = log_time_ns
+        while len(self.left_ns) > LEFT_MAX:
+            del self.left_ns[next(iter(self.left_ns))]
 
     def fallen_silent(self, tick: Fact, inventory: Inventory) -> list[Silence]:
         """Nodes that fell silent and were not told before; at most one finding a domain."""
@@ -89,7 +100,8 @@ class Hearing(msgspec.Struct):
             if node in seen or self.told.get(node) == last_ns or node in self.spooling:
                 continue
             self.told[node] = last_ns
-            if not inventory.seats_on(node):
+            served = self.left_ns.pop(node, 0) > last_ns  # when it was last heard
+            if not served and not inventory.seats_on(node):
                 continue
             domain, members = self._domain(node, inventory)
             together = [

@@ -87,6 +87,8 @@ class JobSteps(msgspec.Struct):
     """How long a step took."""
     period_ns: int = 0
     """How often its nodes are polled."""
+    waiting_ns: int = 0
+    """When its ranks entered the collective that they were last seen stuck in, by recorders."""
 
 
 class Steps(msgspec.Struct):
@@ -154,8 +156,17 @@ class Steps(msgspec.Struct):
         if steps is None or not steps.step_ns:
             return False
         error_ns = CLOCK_ERROR_NS + max(error_ns, CLOCK_ERROR_NS)
+        still_there = steps.advanced_ns - steps.period_ns <= steps.waiting_ns + steps.step_ns
+        if still_there and at_ns - steps.waiting_ns > steps.step_ns // 2 + error_ns:
+            return True  # who was to enter it as well was half a step late, or had entered it
         spared_ns = steps.step_ns * 3 // 2 + steps.period_ns // 10
         return at_ns - steps.advanced_ns > spared_ns + error_ns
+
+    def wait(self, job: str, since_ns: int) -> None:
+        """Flight recorders show that the job's ranks wait in a collective since then."""
+        steps = self.jobs.get(job)
+        if steps is not None:
+            steps.waiting_ns = since_ns
 
     def regroup(self, job: str) -> None:
         """The job goes on in another membership: who is slow shows anew, when it stopped stays."""

@@ -202,14 +202,16 @@ def _shrink(fault: Fault, job: JobView, world_min: int) -> Choice | str:
 
 
 def _swap_node(fault: Fault, job: JobView, world_min: int) -> Choice | str:
-    bad = sorted({job.node_of(rank) for rank in fault.dead})
-    if not bad:
+    homes = {job.node_of(rank) for rank in fault.dead}
+    if not homes:
         return "no rank is named"
+    # ranks that gave up because of a fault elsewhere start again where they were
+    bad = sorted(homes & (fault.bad_nodes | fault.silent_nodes) or homes)
     spares = _usable_spares(fault, job)
     if len(spares) < len(bad):
         return f"{len(bad)} spare nodes are needed, {len(spares)} are there"
-    moving = job.ranks_on(bad)
-    if not _holds_state(job, moving):
+    starting = job.ranks_on(bad) | fault.dead
+    if not _holds_state(job, starting):
         return "no untouched replica holds the state"
     joined = spares[: len(bad)]
     return Choice(
@@ -217,7 +219,7 @@ def _swap_node(fault: Fault, job: JobView, world_min: int) -> Choice | str:
         target=f"node/{bad[0]}",
         regroups=True,
         members=tuple(sorted(job.members)),
-        started=tuple(sorted(moving)),
+        started=tuple(sorted(starting)),
         state_from="peer",
         joined=joined,
         placements=_placements(job, job.members, dict(zip(bad, joined, strict=True))),

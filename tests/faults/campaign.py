@@ -1,6 +1,7 @@
 """`make campaign`: every cut fifty times, servers killed by the hundred, thousands of seeds.
 
-Then mutants. Hours on two cores. `--quick` shows in minutes that the campaign itself works.
+Then scenarios that nobody wrote (vary.py), then mutants. Hours on two cores. `--quick` shows in
+minutes that the campaign itself works.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 
 from tests.faults import test_simulated
+from tests.varied_runs import run_varied
 
 ROOT = Path(__file__).parent.parent.parent
 REAL = [
@@ -66,6 +68,7 @@ def main() -> None:
     arguments = parser.parse_args()
     failed = seeds(arguments.first_seed, 20 if arguments.quick else 2000)
     failed += real(*((2, 5) if arguments.quick else (50, 200)))
+    failed += run_varied(arguments.first_seed, 20 if arguments.quick else 1000)
     failed += mutants(*(["processors/healer/replicas.py"] if arguments.quick else []))
     sys.exit(1 if failed else 0)
 

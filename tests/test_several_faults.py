@@ -1,0 +1,112 @@
+"""Promises about several faults of one job: none hides behind another, and none is made up."""
+
+from tests.attribution_log import SECOND_NS, xid
+from tests.test_attribution import recovered
+from tests.test_cascades import NODES, Job, digest
+
+DOUBLE_BIT = "pid=7, name=python3, An uncorrectable double bit error (DBE) has been detected"
+
+
+def test_a_rank_that_calls_another_collective_is_named_beside_a_link_that_is_down() -> None:
+    job = Job()
+    job.run(20)
+    job.rows["n6"] = [{}, {"port_up": 0, "link_downed_count": 1}, {}]
+    job.run(12, stands_still=True)
+    for rank in range(12):
+        digest(job.log, rank, "all_gather" if rank == 7 else "all_reduce")
+    job.run(6, stands_still=True)
+    assert set(job.named) == {"link/n6/mlx5_1", "rank/llama/7"}
+    by_class = {each.fault_class: each.incident for each in job.log.verdicts}
+    assert len(set(by_class.values())) == len(by_class) == 2
+
+
+def test_a_rank_that_gives_up_within_a_poll_after_the_job_stopped_is_not_named() -> None:
+    job = Job(period_s=5)
+    job.run(20)
+    for rank in range(12):
+        if rank != 2:
+            digest(job.log, rank)
+    job.log.now_ns += SECOND_NS // 2
+    job.abort(2)
+    job.run(10, stands_still=True)
+    assert not job.named
+
+
+def test_a_rank_that_aborts_before_its_peers_wait_for_long_is_named() -> None:
+    job = Job()
+    job.run(20)
+    job.log.exited(2, node="n2", pid=40_002, signal=6)
+    job.log.now_ns += SECOND_NS // 2
+    for rank in range(12):
+        if rank != 2:
+            digest(job.log, rank)
+    job.run(8, stands_still=True)
+    assert set(job.named) == {"rank/llama/2"}
+
+
+def test_a_gpu_that_loses_memory_is_named_beside_one_that_left_the_bus_on_its_node() -> None:
+    for after_recovery in (False, True):
+        job = Job()
+        job.run(20)
+        job.log.kernel(xid(79), "n6")
+        if after_recovery:
+            recovered(job.log, job.log.last.incident, 10)
+        job.log.kernel(xid(48, "0000:1c:00", DOUBLE_BIT), "n6")
+        job.run(4, stands_still=True)
+        assert set(job.named) == {"gpu/n6/0000:1b:00.0", "gpu/n6/0000:1c:00.0"}
+
+
+def test_gpus_that_leave_the_bus_together_stay_one_incident() -> None:
+    job = Job()
+    job.run(20)
+    job.log.kernel(xid(79), "n6")
+    job.log.kernel(xid(79, "0000:1c:00"), "n6")
+    job.run(4, stands_still=True)
+    assert len(job.log.last.culprits) == 2
+
+
+def test_a_gpu_on_which_a_rank_gave_up_and_that_later_breaks_is_named() -> None:
+    job = Job()
+    job.run(20)
+    job.run(8, stands_still=True)
+    job.abort(2)
+    job.run(5, stands_still=True)
+    recovered(job.log, job.log.last.incident, 2)
+    job.run(5)
+    job.log.kernel(xid(48, rest=DOUBLE_BIT), "n2")
+    job.run(4)
+    assert job.named[-1] == "gpu/n2/0000:1b:00.0"
+
+
+def test_a_node_that_a_recovery_left_behind_unheard_is_named_all_the_same() -> None:
+    job = Job()
+    job.run(20)
+    job.run(1, stands_still=True, silent="n6")
+    job.log.exited(2, node="n2", signal=9)
+    recovered(job.log, job.log.last.incident, 2, 10, 11)
+    job.run(10, silent="n6")
+    assert job.named == ["rank/llama/2", "node/n6"]
+
+
+def test_a_node_that_was_heard_after_a_recovery_left_it_may_be_switched_off() -> None:
+    job = Job()
+    job.run(20)
+    job.log.exited(2, node="n2", signal=9)
+    recovered(job.log, job.log.last.incident, 2, 10, 11)
+    job.run(3)
+    job.run(20, silent="n6")
+    assert job.named == ["rank/llama/2"]
+
+
+def test_a_link_that_flaps_on_after_a_recovery_is_another_incident() -> None:
+    job = Job()
+    job.run(20)
+    for downs in range(1, 7):
+        job.rows["n6"] = [{}, {"link_downed_count": downs}, {}]
+        job.run(2, stands_still=True)
+        if downs == 2:
+            recovered(job.log, job.log.last.incident)
+    assert len(NODES) == 6
+    incidents = {each.incident for each in job.log.verdicts if each.culprits}
+    assert len(incidents) == 2
+    assert set(job.named) == {"link/n6/mlx5_1"}

@@ -73,7 +73,7 @@ def nic_dead(planned: NicDead, target: Target, random: Random) -> Course:
             f"NVRM: Xid (PCI:{other.slot}): 43, {process}, Ch {random.randrange(64):08x}",
             f"NVRM: Xid (PCI:{other.slot}): 45, {process}, Ch {random.randrange(64):08x}",
         )
-        gives_up = RankGivesUp(other.rank, -SIGABRT, lines)
+        gives_up = RankGivesUp(other.rank, -SIGABRT, lines, round(planned.loud_after_s * 1e9))
         course.at(at_ns, gives_up, node=node)
     line = (
         f"mlx5_core {target.nic.pci}: poll_health:852:(pid 0): device's health compromised - "

@@ -183,9 +183,11 @@ class Simulation:
                 assert_never(effect)
 
     def _give_up(self, effect: RankGivesUp, node: str, at_ns: int) -> None:
-        """Who was led out of the collective meanwhile, or got on, has nothing to give up."""
-        since_ns = self.job.waiting_since_ns(effect.rank, at_ns)
-        if since_ns is None or at_ns - since_ns < self._step_ns:
+        """Who got on meanwhile has nothing to give up; a hold comes too late for a watchdog."""
+        rank = self.job.ranks[effect.rank]
+        alive = rank.stage in ("running", "held")
+        step_ns = self._step_ns
+        if not alive or at_ns - rank.ready_ns < max(step_ns, effect.patience_ns - step_ns):
             return
         for line in effect.lines:
             self.agents[node].witness.kernel_line(line, ERR, at_ns)

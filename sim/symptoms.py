@@ -27,12 +27,14 @@ class RankDies(msgspec.Struct, frozen=True):
 
 
 class RankGivesUp(msgspec.Struct, frozen=True):
-    """A rank's watchdog ends its process, if by then it waits for longer than any step takes."""
+    """A rank's watchdog ends its process, if by then it has waited out its patience."""
 
     rank: int
     returncode: int
     lines: tuple[str, ...]
     """What the driver says of a process that ends in the middle of its work."""
+    patience_ns: int
+    """From when the job stopped; what it waits in was entered up to a step after that."""
 
 
 class RankStrays(msgspec.Struct, frozen=True):

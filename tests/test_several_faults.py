@@ -110,3 +110,14 @@ def test_a_link_that_flaps_on_after_a_recovery_is_another_incident() -> None:
     incidents = {each.incident for each in job.log.verdicts if each.culprits}
     assert len(incidents) == 2
     assert set(job.named) == {"link/n6/mlx5_1"}
+
+
+def test_a_link_that_goes_down_where_a_rank_gave_up_makes_the_program_no_culprit() -> None:
+    job = Job()
+    job.run(20)
+    job.run(8, stands_still=True)
+    job.abort(10)
+    job.run(4, stands_still=True)
+    job.log.kernel("mlx5_core 0000:41:00.0 enp65s0np0: Link down", "n6")
+    job.run(12, stands_still=True)
+    assert "program/llama" not in job.named

@@ -1,5 +1,8 @@
 """Promises of what each fault looks like: in counters, in kernel logs, in steps, at both ends."""
 
+from pathlib import Path
+
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -19,7 +22,9 @@ from nemesis.schemas.observed import (
     SampleTaken,
 )
 from nemesis.sim.ledger import FaultInjected
-from nemesis.sim.offline import OfflineRun
+from nemesis.sim.offline import OfflineRun, run_offline
+from nemesis.sim.planned import NicDead
+from nemesis.sim.scenario import scenario_named
 from tests.scenario_runs import CLUSTER, NAMES, column, observed, run_of, second
 
 COUNTED_GPU = [at for at, name in enumerate(GPU_CHANNELS) if name.endswith("_count")]
@@ -211,6 +216,18 @@ def test_a_nic_dies_quietly_and_others_cry_out_first() -> None:
     silent = times > second(broken.at_ns) + 1
     assert len(set(moved[silent, at].tolist())) == 1
     assert nic(run, broken.node, "port_up")[1].min() == 1
+
+
+def test_ranks_that_wait_no_more_give_up_nothing(tmp_path: Path) -> None:
+    """The NIC's driver tells at once, and the job has gone on without it by then."""
+    cascade = scenario_named("cascade")
+    (dead,) = cascade.faults
+    assert isinstance(dead, NicDead)
+    early = msgspec.structs.replace(dead, line_after_s=0.2, loud_after_s=20.0)
+    told = msgspec.structs.replace(cascade, faults=(early,))
+    run = run_offline(CLUSTER, told, seed=7, folder=tmp_path)
+    assert not [each for each in observed(run, ProcessExited) if each.signal == 6]
+    assert run.score.recovered
 
 
 def test_one_rank_alone_enqueued_another_collective_and_every_recorder_is_there() -> None:

@@ -156,8 +156,7 @@ class Steps(msgspec.Struct):
         if steps is None or not steps.step_ns:
             return False
         error_ns = CLOCK_ERROR_NS + max(error_ns, CLOCK_ERROR_NS)
-        still_there = steps.advanced_ns - steps.period_ns <= steps.waiting_ns + steps.step_ns
-        if still_there and at_ns - steps.waiting_ns > steps.step_ns // 2 + error_ns:
+        if _waits_still(steps) and at_ns - steps.waiting_ns > steps.step_ns // 2 + error_ns:
             return True  # who was to enter it as well was half a step late, or had entered it
         spared_ns = steps.step_ns * 3 // 2 + steps.period_ns // 10
         return at_ns - steps.advanced_ns > spared_ns + error_ns
@@ -165,7 +164,7 @@ class Steps(msgspec.Struct):
     def wait(self, job: str, since_ns: int) -> None:
         """Flight recorders show that the job's ranks wait in a collective since then."""
         steps = self.jobs.get(job)
-        if steps is not None:
+        if steps is not None and not _waits_still(steps):
             steps.waiting_ns = since_ns
 
     def regroup(self, job: str) -> None:
@@ -179,6 +178,12 @@ class Steps(msgspec.Struct):
     def forget(self, job: str) -> None:
         """The job is over, or another one of its name begins."""
         self.jobs.pop(job, None)
+
+
+def _waits_still(steps: JobSteps) -> bool:
+    """Whether no step was finished since recorders showed the ranks waiting."""
+    waited_ns = steps.waiting_ns + steps.step_ns + steps.period_ns
+    return bool(steps.waiting_ns) and steps.advanced_ns <= waited_ns
 
 
 def _job_of(world: int) -> JobSteps:

@@ -63,16 +63,15 @@ def _weighed(
     steps: Steps,
 ) -> Finding:
     """A program that only lost its channels may have been ended by what stopped its job."""
+    told = [each for each in clues if each.level >= PROGRAM_FAULT]  # less proves nothing here
     if finding.level != PROGRAM_FAULT or not all(
-        each.message.kind == "xid" and each.message.code in FALLOUT_XIDS
-        for each in clues
-        if each.level
+        each.message.kind == "xid" and each.message.code in FALLOUT_XIDS for each in told
     ):
         return finding
     jobs = {seat.job for seat in inventory.seats_on(clues[0].node)}
-    at_ns = min(each.at_ns for each in clues if each.level)
+    at_ns = min(each.at_ns for each in told)
     aborted = {each.pid for each in incident.exits if each.signal == SIGABRT}
-    ended = aborted.issuperset(each.message.pid for each in clues if each.level)
+    ended = aborted.issuperset(each.message.pid for each in told)
     if not ended and not any(steps.stood_still_before(job, at_ns, 0) for job in jobs):
         return replace(finding, provisional=True)
     return replace(

@@ -2,12 +2,15 @@
 
 Why: parts that were started one by one, as in a container engine, need a cluster to look after.
 Time is real, because the clock of that log is. The job of an earlier simulation is ended, for its
-processes are gone, and the new one has a name of its own. Faults come again and again, each time
-with another target among those that still work.
+processes are gone, and the new one has a name of its own; nobody else's job is touched, and where
+nodes of these names speak already nothing is done: they are real, or another simulation's. Faults
+come again and again, each time with another target among those that still work.
 """
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -15,8 +18,11 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from nemesis.schemas.operated import JobEnded, Operation, PolicyApplied
-from nemesis.schemas.tokens import name_of
+from nemesis.processors.fold import Input
+from nemesis.schemas.errors import NemesisError
+from nemesis.schemas.facts import event_subject
+from nemesis.schemas.operated import JobEnded, JobSubmitted, Operation, PolicyApplied
+from nemesis.schemas.tokens import name_of, token_of
 from nemesis.sim.clock import SimClock
 from nemesis.sim.cluster import Cluster
 from nemesis.sim.faults import plan_faults
@@ -35,6 +41,13 @@ from nemesis.streams.lookup import subjects
 from nemesis.streams.serving import activate
 
 DRAWS_MAX: Final = 100
+SILENT_S: Final = 5.0  # several periods of a node's polls
+
+
+class NodesSpeakError(NemesisError):
+    """Nodes of these names are heard already."""
+
+    exit_code = 4
 
 
 class Attached(msgspec.Struct, kw_only=True, frozen=True):
@@ -57,6 +70,7 @@ async def run(
 
     Raises:
         WrongCredentialsError: a seed is missing.
+        NodesSpeakError: somebody speaks for these nodes already.
         LogUnavailableError: no server answers.
     """
     seeds = options.target.credentials_folder
@@ -64,6 +78,7 @@ async def run(
         raise WrongCredentialsError("no folder of seeds", hint="name it with --credentials")
     clock = SimClock()
     async with await options.target.connect("operator") as log:
+        await _refuse_second(log, options.cluster, partial(asyncio.sleep, SILENT_S))
         cluster = await _submit(log, options.cluster, clock.start_ns)
     simulation = Simulation(
         cluster,
@@ -97,6 +112,26 @@ def missing_seeds(folder: Path, cluster: Cluster) -> list[str]:
     return [role for role in roles if not seed_path(folder, role).is_file()]
 
 
+async def _refuse_second(log: Log, cluster: Cluster, listen: Callable[[], Awaitable[None]]) -> None:
+    """Two who speak for one node would make one incident after another; `listen` takes a while.
+
+    Raises:
+        NodesSpeakError: a node is heard now.
+    """
+    node = cluster.node_names[0]
+    subject = f"nemesis.telemetry.{token_of(node)}.sample"
+    before = await log.last(subject)
+    if before is None or abs(time.time_ns() - before.stored_ns) > 10 * SILENT_S * 1e9:
+        return
+    await listen()
+    after = await log.last(subject)
+    if after is not None and after.seq != before.seq:
+        raise NodesSpeakError(
+            f"node {node} of this log speaks already: it is real, or a simulation runs",
+            hint="simulate on a log of its own: `nemesis demo`, or end the other simulation",
+        )
+
+
 async def _submit(log: Log, cluster: Cluster, at_ns: int) -> Cluster:
     """Do what a person would do before; the cluster under the name of its job."""
     await activate(log)
@@ -105,7 +140,8 @@ async def _submit(log: Log, cluster: Cluster, at_ns: int) -> Cluster:
     ended = await subjects(log, "nemesis.events.job_ended.*")
     known = {name_of(subject.rpartition(".")[2]) for subject in submitted}
     over = {name_of(subject.rpartition(".")[2]) for subject in ended}
-    ours = sorted(job for job in known if job == name or job.startswith(f"{name}-"))
+    of_name = sorted(job for job in known if job == name or job.startswith(f"{name}-"))
+    ours = [job for job in of_name if await _is_ours(log, job)]
     acts: list[tuple[Operation, str]] = [
         (JobEnded(at_ns=at_ns, by=BY, reason="its simulation is gone", job=job), job)
         for job in ours
@@ -114,11 +150,19 @@ async def _submit(log: Log, cluster: Cluster, at_ns: int) -> Cluster:
     if not await subjects(log, "nemesis.events.policy_applied.*"):
         policy = msgspec.Raw(msgspec.json.encode(demo_policy()))
         acts.append((PolicyApplied(at_ns=at_ns, by=BY, reason=REASON, policy=policy), "policy"))
-    if ours:
-        cluster = replace(cluster, job=replace(cluster.job, name=f"{name}-{len(ours) + 1}"))
+    if of_name:
+        number = next(n for n in count(len(of_name) + 1) if f"{name}-{n}" not in known)
+        cluster = replace(cluster, job=replace(cluster.job, name=f"{name}-{number}"))
     acts.append((submission(cluster, at_ns), cluster.job.name))
     await publish(log, acts, at_ns)
     return cluster
+
+
+async def _is_ours(log: Log, job: str) -> bool:
+    """Whether a simulation submitted it."""
+    last = await log.last(event_subject("job_submitted", job))
+    submitted = Input(last).decoded() if last is not None else None
+    return isinstance(submitted, JobSubmitted) and submitted.by == BY
 
 
 def _next_faults(simulation: Simulation, options: Attached, turn: int) -> list[Fault]:

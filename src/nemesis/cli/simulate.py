@@ -34,6 +34,7 @@ def simulate(
     For services that run apart, as with `docker compose up`; `nemesis demo` starts everything
     itself. Needs the seeds of the simulated nodes, of sim and of operator, and changes that log:
     it submits a job and, where there is no policy yet, applies one that acts. Prints its ledger.
+    Exit 4: nodes of these names speak already.
     """
     import logging
     import os

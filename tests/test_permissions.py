@@ -198,6 +198,29 @@ def test_nobody_may_do_more_or_less_than_the_table_says(tmp_path: Path) -> None:
     in_cell(tmp_path, body, roles=ROLES)
 
 
+OWNERS = {
+    "actor:job": "attempt_completed attempt_failed attempt_outcome_unknown attempt_started"
+    " membership_reported",
+    "archivist": "incident_archived",
+    "keeper": "log_measured",
+    "operator": "breaker_reset decision_approved decision_vetoed job_ended job_submitted"
+    " node_protected note_added pause_set policy_applied processor_activated",
+    "processor:attribution": "fault_attributed",
+    "processor:ecc_rules": "failure_predicted",
+    "processor:goodput": "goodput_accounted incident_costed job_resumed",
+    "processor:healer": "policy_refused quiesce_decided recovery_decided recovery_withheld",
+    "processor:incident": "incident_closed incident_grouped incident_opened",
+    "processor:intake": "input_rejected inputs_suppressed",
+    ANY_PROCESSOR: "conclusion_undeliverable fact_skipped input_lost log_shortened"
+    " processor_diverged processor_started",
+}
+
+
+def test_every_fact_has_the_owner_that_the_design_gives_it() -> None:
+    said = {token: owner for owner, tokens in OWNERS.items() for token in tokens.split()}
+    assert {token: kind.owner for token, kind in EVENTS.items()} == said
+
+
 def test_the_table_covers_every_fact_and_every_role() -> None:
     for token in TELEMETRY:
         assert f"nemesis.telemetry.n001.{token}" in PUBLISHING

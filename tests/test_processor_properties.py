@@ -16,7 +16,19 @@ from tests.attribution_log import Log
 from tests.strategies import any_of
 from tests.test_attribution_properties import Act, acts, facts_of
 
-NAMES = ("ecc_rules", "goodput", "incident")
+NAMES = ("attribution", "ecc_rules", "goodput", "healer", "incident")
+WORDS = st.sampled_from(
+    (
+        "", "llama", "n1", "n2", "leaf1", "i-1", "i-2", "llama/1", "llama/2", f"llama/{'9' * 5000}",
+        "ALL", "job/llama", "node/n1", "gpu/n1/0000:1b:00.0", "nic/n1/mlx5_0", "link/n1/mlx5_0",
+        "port/leaf1/1", "port/", "switch/leaf1", "rank/llama/0", "rank/llama/-1", "rank/llama/x",
+        f"rank/llama/{'9' * 5000}", "n1/kernel/1/1", "0-7", "0-4000000000", "0-99999", "0-6:2",
+        "all_reduce", "send 0->1", "0000:1b:00.0", "NVRM: Xid (PCI:0000:1b:00): 79, lost",
+        f"NVRM: Xid (PCI:0000:1b:00): {'9' * 5000}, x", "recoveries_max", "expired",
+        "\u202e\x1b[31m",
+    )
+)  # fmt: skip
+"""Names that belong together, and such as only a broken or a hostile writer would use."""
 
 
 def _odd(kind: str, data: Any) -> Act:
@@ -26,7 +38,7 @@ def _odd(kind: str, data: Any) -> Act:
 READ = sorted({token for name in NAMES for token in CATALOGUE[name][1]().reads} - {"tick"})
 """Everything but ticks, which the log makes itself."""
 odd: st.SearchStrategy[Act] = st.sampled_from(READ).flatmap(
-    lambda token: any_of((EVENTS.get(token) or TELEMETRY[token]).struct).map(
+    lambda token: any_of((EVENTS.get(token) or TELEMETRY[token]).struct, WORDS).map(
         lambda data: _odd(token, data)
     )
 )

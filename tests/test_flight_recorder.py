@@ -1,6 +1,7 @@
 """Promises of the digest of a flight-recorder dump."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from nemesis.producers.flight_recorder import (
     BadDumpError,
     read_dump,
 )
-from nemesis.producers.readers.dump_file import load_json, load_pickle
+from nemesis.producers.readers.dump_file import DUMP_BYTES_MAX, load_json, load_pickle
 from tests.dumps import WORLD, dump, entry, pickled
 
 
@@ -41,6 +42,18 @@ def test_pickle_and_json_of_one_dump_give_one_digest() -> None:
     assert read_dump(load_json(json.dumps(as_json).encode())) == read_dump(
         load_pickle(pickled(content))
     )
+
+
+@pytest.mark.parametrize("payload", [b'{"entries": [', b'{"a": "\xff"}', b"[" * 100_000])
+def test_a_dump_that_is_no_json_is_refused_in_words(payload: bytes) -> None:
+    with pytest.raises(BadDumpError, match="broken JSON"):
+        load_json(payload)
+
+
+@pytest.mark.parametrize("load", [load_json, load_pickle])
+def test_a_dump_larger_than_any_is_refused_unread(load: Callable[[bytes], object]) -> None:
+    with pytest.raises(BadDumpError, match=f"a dump has at most {DUMP_BYTES_MAX}"):
+        load(bytes(DUMP_BYTES_MAX + 1))
 
 
 def test_the_older_format_names_its_library_otherwise_and_has_no_frames() -> None:

@@ -114,6 +114,34 @@ def test_what_moved_before_stays_where_it_is(wrong: Fault, action: str) -> None:
     assert choice.placements == (Placement(node="s0", ranks="0-1"),)
 
 
+@pytest.mark.parametrize(
+    ("bad", "silent", "out", "started"),
+    [
+        ("n1", "", ("n1",), (2, 3, 5)),
+        ("", "n2", ("n2",), (3, 4, 5)),
+        ("n1", "n2", ("n1", "n2"), (2, 3, 4, 5)),
+        ("n0", "n3", ("n1", "n2"), (2, 3, 4, 5)),
+    ],
+)
+def test_a_rank_that_gave_up_on_a_sound_node_starts_again_where_it_was(
+    bad: str, silent: str, out: tuple[str, ...], started: tuple[int, ...]
+) -> None:
+    wrong = fault("nic", 3, 5, bad_nodes=frozenset({bad}), silent_nodes=frozenset({silent}))
+    swap = chosen(wrong, view(("s0", "s1")))
+    assert (swap.action, swap.nodes_out, swap.started) == ("swap_node", out, started)
+    joined = ("s0", "s1")[: len(out)]
+    assert swap.joined == joined
+    assert {each.node: each.ranks for each in swap.placements} == {
+        spare: {"n1": "2-3", "n2": "4-5"}[node] for spare, node in zip(joined, out, strict=True)
+    }
+
+
+def test_a_rank_that_gave_up_is_no_peer_that_holds_the_state() -> None:
+    wrong = fault("nic", 0, 1, bad_nodes=frozenset({"n0"}))
+    job = view(("s0",), nodes=("n0", "n1"), ranks_per_node=1)
+    assert chosen(wrong, job).refused[0] == "swap_node: no untouched replica holds the state"
+
+
 def test_a_spare_that_would_stay_empty_does_not_join() -> None:
     wrong = fault("app.stall", silent_nodes=frozenset({"n0", "n1"}))
     restart = chosen(wrong, view(("s0",), tp=4, ranks_per_node=2))
@@ -250,9 +278,3 @@ def test_a_policy_says_nothing_by_default_and_may_act_on_one_rung() -> None:
         "act",
         "shadow",
     )
-
-
-def test_a_swap_leaves_nodes_where_ranks_only_gave_up_and_starts_those_again_there() -> None:
-    swap = chosen(fault("nic", 1, 3, bad_nodes=frozenset({"n1"})), view(("s0", "s1")))
-    assert (swap.action, swap.joined, swap.nodes_out) == ("swap_node", ("s0",), ("n1",))
-    assert set(swap.started) >= {1, 3}

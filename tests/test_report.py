@@ -1,6 +1,7 @@
 """Promises of `nemesis report`: a page that tells an incident and needs nothing else."""
 
 import re
+import resource
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,16 @@ def test_a_page_needs_nothing_else_and_lets_nothing_in(tmp_path: Path) -> None:
     again = nemesis("report", str(path), "--html", str(out))
     assert again.returncode == 4
     assert nemesis("report", str(path), "--html", str(out), "--force").returncode == 0
+    before = out.read_text()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # as a disk that is full half way
+    try:
+        full = nemesis("report", str(path), "--html", str(out), "--force")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (full.returncode, out.read_text() == before) == (1, True)
+    assert f"cannot write {out}: File too large" in full.stderr
+    assert sorted(tmp_path.iterdir()) == sorted((path, out))
 
 
 def test_it_says_culprit_evidence_decision_cost_and_how_to_prove_it(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """`nemesis report`: one incident for whoever was not there, from the log, the archive or a file."""
 
-import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,10 +82,19 @@ def _of_file(path: Path, id: str) -> "Report":
 
 
 def _write(found: "Report", path: Path, *, force: bool) -> None:
-    from nemesis.replay.writer import explained
+    """The page appears whole or not at all; one that is there stays until then.
+
+    Raises:
+        RecordingExistsError, CannotWriteError: there is one, or the file system refused it.
+    """
+    from nemesis.replay.writer import exists, explained, place
     from nemesis.views.report.page import page
 
+    if path.exists() and not force:
+        raise exists(path)
     document = page(found)
-    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL)
-    with explained(path), os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
-        file.write(document)
+    with explained(path), tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:
+        finished = Path(folder) / "page.html"
+        finished.touch(mode=0o600)
+        finished.write_text(document, encoding="utf-8")
+        place(finished, path, force=force)

@@ -59,13 +59,14 @@ class Emission(msgspec.Struct, frozen=True):
 class Input:
     """A record and, once somebody asks, what it says. Shared by the folds of one process."""
 
-    __slots__ = ("_event", "_known", "error", "name", "record", "space", "token", "value")
+    __slots__ = ("_event", "_fact", "_known", "error", "name", "record", "space", "token", "value")
 
     def __init__(self, record: Record) -> None:
         self.record = record
         self.error = ""
         self.value: Any = None
         self._event: Any = None
+        self._fact: Fact | None = None
         self._known = False
         try:
             self.space, self.token, self.name = _split(record.subject)
@@ -89,7 +90,16 @@ class Input:
         return self.value
 
     def fact(self, log_time_ns: int) -> Fact:
-        """The fact at this log time; only after `decoded()` has answered."""
+        """The fact at this log time; only after `decoded()` has answered.
+
+        Almost always the folds of a process agree on the time: then it is made once.
+        """
+        fact = self._fact
+        if fact is None or fact.log_time_ns != log_time_ns:
+            fact = self._fact = self._made(log_time_ns)
+        return fact
+
+    def _made(self, log_time_ns: int) -> Fact:
         value = self.value
         if self.space == "telemetry":
             return Fact(
@@ -146,6 +156,13 @@ class Fold:
         self._lives: dict[str, list[tuple[int, int]]] = {}
         self._reads: Final = frozenset(processor.reads)
         self._wants_malformed: Final = MALFORMED in processor.reads
+        # what is neither the clock nor about the processor itself takes the short way
+        special = {"tick", "processor_activated"}
+        self._plain: Final = frozenset() if self._wants_malformed else self._reads - special
+        self.heeds: Final = self._reads | special
+        """Tokens of the records that change it; others may be left out, where none is skipped."""
+        self.heeds_all: Final = self._wants_malformed
+        """Whether every record may change it."""
 
     def step(self, item: Input) -> list[Emission]:
         """Answer one record; records must come in order, gaps are allowed.
@@ -156,9 +173,13 @@ class Fold:
         assert seq > self.seq, f"record {seq} after {self.seq}"
         assert self.superseded_by is None, f"superseded by version {self.superseded_by}"
         self.seq = seq
+        token = item.token
+        if token in self._plain and seq not in self.skips:
+            if item.decoded() is None or (item.space == "telemetry" and self._repeated(item)):
+                return []
+            return self._answer(item.fact(self.log_time_ns))
         if seq in self.skips:
             return [self._skip(seq)]
-        token = item.token
         if token == "tick" and item.space == "telemetry":
             if not self._advance_clock(item):
                 return []
@@ -235,7 +256,14 @@ class Fold:
         """Whether a producer sent this before; remembers its number if not."""
         data: Observation = item.value
         source = f"{item.name}/{item.token}"
-        lives = self._lives.setdefault(source, [])
+        lives = self._lives.get(source)
+        if lives is None:
+            self._lives[source] = [(data.start_ns, data.n)]
+            return False
+        start_ns, last_n = lives[-1]
+        if start_ns == data.start_ns and last_n < data.n:
+            lives[-1] = (start_ns, data.n)
+            return False
         for at, (start_ns, last_n) in enumerate(lives):
             if start_ns == data.start_ns:
                 if data.n <= last_n:
@@ -265,7 +293,7 @@ class Fold:
 
     def _answer(self, fact: Fact) -> list[Emission]:
         conclusions = self.processor.step(fact)
-        if not self.active:
+        if not self.active or not conclusions:
             return []
         return [self._emission(fact.seq, k, each) for k, each in enumerate(conclusions)]
 

@@ -28,6 +28,8 @@ _ID: Final = re.compile(r"(.+)/(\d+)/(\d+)\Z")
 _BY_THE_RUNNER: Final = frozenset(
     {"processor_started", "input_lost", "processor_diverged", "log_shortened"}
 )
+_POSITION: Final = ""  # the token of a position: it has none
+_NEVER_SEQ: Final = 2**63
 _positions: Final = msgspec.msgpack.Decoder(ProcessorAdvanced)
 _undeliverables: Final = msgspec.json.Decoder(ConclusionUndeliverable)
 
@@ -95,7 +97,13 @@ class Course:
         self._state_difference: Difference | None = None
         self._states: Final = deque(sorted(plan.states))
         self._lost: Final = deque(sorted(plan.lost))
+        self.heeds: frozenset[str] = frozenset()
+        """Tokens of the records that must be stepped. Most of a log is samples, and most
+        processors read none: what they pass over costs a look here and no more."""
+        self.awaits_seq = 0
+        """From here on every record must be stepped, whatever its token."""
         self._begin(state)
+        self._look_ahead()
 
     @property
     def done(self) -> bool:
@@ -105,7 +113,7 @@ class Course:
     def step(self, item: Input, recorded: Recorded | None) -> None:
         """The next record; `recorded` is its conclusion if it holds one of this processor."""
         seq = item.record.seq
-        if self.done or seq <= self.plan.start_seq:
+        if self.difference is not None or self.unverified or seq <= self.plan.start_seq:
             return
         if item.space == "cursor":
             if item.name == self.plan.name and not item.token:
@@ -177,8 +185,19 @@ class Course:
             self._expected.extend(emissions)
         if self._states:
             self._compare_state(fold)
+            self._look_ahead()
         if fold.superseded_by is not None:
             self._hand_over(fold, fold.superseded_by)
+            self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        """What must be stepped next."""
+        fold = self._fold
+        self.heeds = frozenset({_POSITION}) if fold is None else fold.heeds | {_POSITION}
+        if fold is None or fold.heeds_all or fold.skips:
+            self.awaits_seq = 0
+        else:
+            self.awaits_seq = self._states[0][0] if self._states else _NEVER_SEQ
 
     def _crashed(self, seq: int, error: Exception) -> None:
         if seq > self.plan.answered_seq:

@@ -25,7 +25,8 @@ from nemesis.replay.recording import (
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Record
 
-_CHUNK_BYTES: Final = 1 << 20
+# stays in the processor's cache while it is hashed, checked and parsed
+_CHUNK_BYTES: Final = 1 << 16
 _RELEASE: Final = re.compile(r"\d+(\.\d+)*\Z")
 _headers: Final = msgspec.json.Decoder(Header)
 

@@ -162,12 +162,12 @@ def decode_line(raw: bytes) -> Line:
     Raises:
         ValueError: says what was expected and what was there.
     """
-    body, check = raw[:-_CRC_BYTES], raw[-_CRC_BYTES:]
-    if not check.startswith(_CRC_FIELD) or not check.endswith(b'"}'):
-        raise ValueError(f"expected a line that ends in its crc32, got {_shown(raw)}")
-    if check[len(_CRC_FIELD) : -2] != b"%08x" % zlib.crc32(body):
+    crc, check = zlib.crc32(raw[:-_CRC_BYTES]), raw[-_CRC_BYTES:]
+    if check != b'%s%08x"}' % (_CRC_FIELD, crc):
+        if not check.startswith(_CRC_FIELD) or not check.endswith(b'"}'):
+            raise ValueError(f"expected a line that ends in its crc32, got {_shown(raw)}")
         raise ValueError(
-            f"the line does not fit its check: expected crc32 {zlib.crc32(body):08x},"
+            f"the line does not fit its check: expected crc32 {crc:08x},"
             f" got {_shown(check[len(_CRC_FIELD) : -2])}"
         )
     try:

@@ -112,6 +112,7 @@ def verify_log(
 ) -> Report:
     """Replay records in order; `newer`: a later release wrote them."""
     courses = {plan.name: Course(plan, states.get(plan.start_sha256, b""), make) for plan in plans}
+    every = tuple(courses.values())
     unknown: Counter[str] = Counter()
     facts_count = samples_count = 0
     for record in records:
@@ -124,8 +125,13 @@ def verify_log(
             if newer and item.space == "telemetry":
                 continue  # its own release understood it: ours must not call it malformed
         recorded = recorded_conclusion(item) if item.space == "events" else None
-        for name, course in courses.items():
-            course.step(item, recorded if recorded is not None and recorded.name == name else None)
+        own = courses.get(recorded.name) if recorded is not None else None
+        token, seq = item.token, record.seq
+        for course in every:
+            if course is own:
+                course.step(item, recorded)
+            elif token in course.heeds or seq >= course.awaits_seq:
+                course.step(item, None)
         if progress is not None and facts_count % _PROGRESS_EVERY == 0:
             progress(facts_count)
     for course in courses.values():

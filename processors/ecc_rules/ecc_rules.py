@@ -113,8 +113,8 @@ class EccRules:
         count, raw = data.gpu_count, data.gpu
         if not count or len(raw) % (8 * count) or len(raw) < ROW_BYTES * count:
             return ()
-        rows = np.frombuffer(raw, _INT64).reshape(count, -1)[:, : len(CHANNELS)]
-        block = rows.tobytes()
+        width = len(raw) // count
+        block = b"".join([raw[at : at + ROW_BYTES] for at in range(0, len(raw), width)])
         before = self._state.blocks.get(data.node)
         if before == block or (before is None and block.count(0) == len(block)):
             return ()
@@ -123,7 +123,8 @@ class EccRules:
             return ()
         self._state.blocks[data.node] = block
         concluded: list[Conclusion] = []
-        for at, row in enumerate(rows.tolist()[: len(gpus)]):
+        rows = np.frombuffer(block, _INT64).reshape(count, len(CHANNELS)).tolist()
+        for at, row in enumerate(rows[: len(gpus)]):
             same = before is not None and before[at * ROW_BYTES : (at + 1) * ROW_BYTES]
             if same == block[at * ROW_BYTES : (at + 1) * ROW_BYTES]:
                 continue

@@ -108,6 +108,7 @@ class Attribution:
                 return self._on_tick(fact)
             case "fabric":
                 state.links.take_fabric(fact, state.inventory)
+                state.pauses.take_fabric(fact, state.inventory)
                 return ()
             case "kernel" | "process" | "collective" | "inventory" | "spool":
                 state.hearing.heard(fact, 0)
@@ -169,6 +170,7 @@ class Attribution:
         state, facts = self._state, self._samples.take()
         self._take_counters(facts)
         state.links.take_samples(facts, state.inventory)
+        state.pauses.take_samples(facts, state.inventory)
         for fact in facts:
             if state.steps.is_watched(fact.data.job) and not fact.late:
                 state.slowness.take(fact)
@@ -265,6 +267,7 @@ class Attribution:
         placing.place_stuck(state, self._settings.stall_ns)
         placing.place_silence(state, fact)
         placing.place_links(state)
+        placing.place_pauses(state)
         placing.place_slow(state)
         due = [each for each in state.incidents.open_ones if 0 < each.due_ns <= now_ns]
         conclusions = self._judged(due, urgent=False)

@@ -14,6 +14,7 @@ from nemesis.processors.attribution.incidents import SLOW, Clue, Exit, Incident
 from nemesis.processors.attribution.kernel_rules import FALLOUT_XIDS, role_of
 from nemesis.processors.attribution.link_findings import judge_links
 from nemesis.processors.attribution.open_incidents import QUIET_NS
+from nemesis.processors.attribution.pauses import KEY, judge_pauses
 from nemesis.processors.attribution.slow_findings import judge_slowness
 from nemesis.processors.attribution.state import State
 from nemesis.schemas.facts import Fact
@@ -177,6 +178,15 @@ def place_links(state: State) -> None:
             if incident is not None and not has_followers_only(state, incident, found.since_ns):
                 incident = None
         _tell(state, incident, found.key, found.nodes, found.finding)
+
+
+def place_pauses(state: State) -> None:
+    """Who holds the others back by pause frames."""
+    state.pauses.forget(state.log_time_ns)
+    found = judge_pauses(state.pauses, state.inventory) if state.pauses.waits else None
+    if found is not None:
+        incident = state.incidents.about(KEY)
+        _tell(state, incident, KEY, found.nodes, found.finding)
 
 
 def place_slow(state: State) -> None:

@@ -10,6 +10,7 @@ from nemesis.processors.attribution.incidents import Support
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.links import Links
 from nemesis.processors.attribution.open_incidents import Incidents
+from nemesis.processors.attribution.pauses import Pauses
 from nemesis.processors.attribution.recorders import Recorders
 from nemesis.processors.attribution.recoveries import Recoveries
 from nemesis.processors.attribution.silences import Hearing
@@ -27,6 +28,7 @@ class State(msgspec.Struct):
     hearing: Hearing = msgspec.field(default_factory=Hearing)
     counters: Counters = msgspec.field(default_factory=Counters)
     links: Links = msgspec.field(default_factory=Links)
+    pauses: Pauses = msgspec.field(default_factory=Pauses)
     steps: Steps = msgspec.field(default_factory=Steps)
     slowness: Slowness = msgspec.field(default_factory=Slowness)
     supports: list[tuple[int, str, Support]] = []

@@ -31,6 +31,8 @@ TOLD_PPM: Final = 900_000  # of the ranks: some nodes are always just being poll
 RANKS_MIN: Final = 3  # of two, nobody is the odd one
 USUAL_ROUNDS: Final = 5  # the least of so many is where a rank usually stands
 CLOCK_ERROR_NS: Final = 10_000_000  # NTP within a site
+# torchrun looks at its workers each 100 ms (torch.distributed.elastic, monitor_interval), twice
+EXIT_SEEN_NS: Final = 200_000_000
 WORLD_MAX: Final = 1 << 20
 STEPS_MAX: Final = 100_000  # between two polls; times STEP_NS_MAX it stays within 63 bits
 STEP_NS_MAX: Final = 3_600_000_000_000  # longer is nobody's step
@@ -156,7 +158,8 @@ class Steps(msgspec.Struct):
         if steps is None or not steps.step_ns:
             return False
         error_ns = CLOCK_ERROR_NS + max(error_ns, CLOCK_ERROR_NS)
-        if _waits_still(steps) and at_ns - steps.waiting_ns > steps.step_ns // 2 + error_ns:
+        late_ns = steps.step_ns // 2 + EXIT_SEEN_NS + error_ns
+        if _waits_still(steps) and at_ns - steps.waiting_ns > late_ns:
             return True  # who was to enter it as well was half a step late, or had entered it
         spared_ns = steps.step_ns * 3 // 2 + steps.period_ns // 10
         return at_ns - steps.advanced_ns > spared_ns + error_ns

@@ -1,0 +1,195 @@
+"""Who holds whom back by pause frames, and which one does so without being held back itself.
+
+Why: a NIC that cannot drain what it receives pauses its switch, the switch its other senders, and
+in the end a whole job is slow with no error anywhere. How: where an end of a link was held back for
+a tenth of the time in poll after poll, its device waits for the device on the other end; who is
+waited for and waits for nobody paused first. Only a NIC is named, and only if every wait leads to
+it: a switch that pauses of itself is congested, and who congests it is not said.
+
+Zhu et al., Microsoft (SIGCOMM 2016, "RDMA over Commodity Ethernet at Scale", 4.3): one NIC's pause
+storm stops a network. SONiC's PFC watchdog acts when a queue stays paused for hundreds of ms.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from nemesis.processors.attribution.findings import PAUSED, Finding, Proof
+from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.sample_batch import changed_in, kept
+from nemesis.schemas.channels import ABSENT, NIC_CHANNELS
+from nemesis.schemas.facts import Fact
+
+SHARE_PPM: Final = 100_000  # of the time; congestion that flow control is for takes less
+POLLS_MIN: Final = 3  # one after the other: an all-to-all pauses somebody for a moment
+FRESH_NS: Final = 30_000_000_000  # a switch is polled each ten seconds or so
+KEY: Final = "pauses"
+NAMED_MAX: Final = 8
+_COLUMNS: Final = tuple(
+    NIC_CHANNELS.index(name) for name in ("rx_pause_duration_us", "tx_pause_duration_us")
+)
+_USUAL: Final = (0, 0)
+
+
+class Wait(msgspec.Struct, array_like=True):
+    """A device that is held back by the one on the other end of a link."""
+
+    at_ns: int
+    """Time of the latest poll that shows it, by the clock of who polled."""
+    seen_ns: int
+    """Log time of it."""
+    polls_count: int
+    """One after the other."""
+    proof: Proof
+
+
+class PauseFinding(NamedTuple):
+    """What the pause frames of the cluster prove together."""
+
+    nodes: tuple[str, ...]
+    finding: Finding
+
+
+class Pauses(msgspec.Struct):
+    """The pause counters of NICs and ports, and who waits for whom."""
+
+    nics: dict[str, bytes] = {}
+    """Node to the (received, sent) pause times of its NICs; empty where all are zero."""
+    ports: dict[str, dict[str, tuple[int, int]]] = {}
+    """Switch to those of its ports, all but those that are zero."""
+    polled_ns: dict[str, int] = {}
+    """Switch to when it was last polled, by its collector's clock."""
+    waits: dict[str, dict[str, Wait]] = {}
+    """Who is held back, by whom, in poll after poll."""
+
+    def take_samples(self, facts: Sequence[Fact], inventory: Inventory) -> None:
+        """Samples of different nodes, in the order of the log."""
+        on_time = [fact for fact in facts if not fact.late]
+        for fact, old, new in changed_in(on_time, _nic_block, _COLUMNS, self.nics, _USUAL):
+            if (new == ABSENT).any():
+                continue
+            self.nics[fact.key] = kept(new, _USUAL)
+            if old is None:
+                continue
+            places = inventory.nics.get(fact.key, [])
+            for place, was, now in zip(places, old.tolist(), new.tolist(), strict=False):
+                switch = _device(place.port)
+                if switch:
+                    nic = f"nic/{fact.key}/{place.name}"
+                    self._compare(fact, (nic, switch), fact.data.period_ns, was, now)
+
+    def take_fabric(self, fact: Fact, inventory: Inventory) -> None:
+        """One poll of a switch."""
+        if fact.late:
+            return
+        switch = fact.data.switch.removeprefix("switch/")
+        known, before_ns = self.ports.get(switch, {}), self.polled_ns.get(switch)
+        seen = {each.port: (each.rx_pause_us, each.tx_pause_us) for each in fact.data.ports}
+        if before_ns is not None:
+            for each in fact.data.ports:
+                was, now = known.get(each.port, _USUAL), seen[each.port]
+                if was != now:
+                    peer = _device(each.peer) or inventory.nic_at(_port(switch, each.port))
+                    devices = (f"switch/{switch}", peer)
+                    self._compare(fact, devices, fact.at_ns - before_ns, was, now)
+        self.polled_ns[switch] = fact.at_ns
+        self.ports[switch] = {name: each for name, each in seen.items() if each != _USUAL}
+
+    def _compare(
+        self,
+        fact: Fact,
+        devices: tuple[str, str],
+        elapsed_ns: int,
+        was: Sequence[int],
+        now: Sequence[int],
+    ) -> None:
+        """An end's counters went on: received pauses hold it back, those it sent hold its peer."""
+        own, peer = devices
+        if not peer or elapsed_ns <= 0:
+            return
+        for waits, on, before, after in ((own, peer, was[0], now[0]), (peer, own, was[1], now[1])):
+            if (after - before) * 1_000_000_000 >= elapsed_ns * SHARE_PPM:
+                self._wait(fact, waits, on, elapsed_ns)
+
+    def _wait(self, fact: Fact, waits: str, on: str, elapsed_ns: int) -> None:
+        proof = Proof(fact.id, fact.seq, f"{waits} was held back by pause frames of {on}")
+        held = self.waits.setdefault(waits, {})
+        known = held.get(on)
+        if known is None or fact.at_ns - known.at_ns > 2 * elapsed_ns:
+            held[on] = Wait(fact.at_ns, fact.log_time_ns, 1, proof)
+        elif fact.at_ns - known.at_ns >= elapsed_ns // 2:  # else the link's other end said it
+            known.polls_count += 1
+            known.at_ns, known.seen_ns = fact.at_ns, fact.log_time_ns
+
+    def forget(self, now_ns: int) -> None:
+        """Drop what is over."""
+        for waits in list(self.waits):
+            held = self.waits[waits]
+            for on in [on for on, each in held.items() if now_ns - each.seen_ns > FRESH_NS]:
+                del held[on]
+            if not held:
+                del self.waits[waits]
+
+
+def judge_pauses(pauses: Pauses, inventory: Inventory) -> PauseFinding | None:
+    """Who paused first, or only that somebody did; None where nothing lasts or no job feels it."""
+    lasting = {
+        waits: {on: each for on, each in held.items() if each.polls_count >= POLLS_MIN}
+        for waits, held in pauses.waits.items()
+    }
+    lasting = {waits: held for waits, held in lasting.items() if held}
+    nics = [name for name in sorted(lasting) if name.startswith("nic/")]
+    nodes = sorted({name.split("/")[1] for name in nics})
+    felt = tuple(node for node in nodes if inventory.seats_on(node))
+    if not felt:
+        return None
+    origins = sorted({on for held in lasting.values() for on in held} - lasting.keys())
+    proofs = tuple(each.proof for held in lasting.values() for each in held.values())
+    first = origins[0] if len(origins) == 1 else ""
+    if first.startswith("nic/") and all(_leads_to(first, name, lasting) for name in lasting):
+        node = first.split("/")[1]
+        own = [held[first].proof for held in lasting.values() if first in held]
+        reason = f"{first} pauses its switch and is paused by nobody: others wait for it"
+        return PauseFinding((node,), _finding(reason, (*own, *proofs), culprits=(first,)))
+    reason = f"pause frames hold {felt[0]} and others back, and they do not lead to one NIC"
+    return PauseFinding(felt, _finding(reason, proofs, culprits=()))
+
+
+def _leads_to(first: str, name: str, lasting: dict[str, dict[str, Wait]]) -> bool:
+    reached, ahead = {name}, [name]
+    while ahead:
+        for on in lasting.get(ahead.pop(), ()):
+            if on not in reached:
+                reached.add(on)
+                ahead.append(on)
+    return first in reached
+
+
+def _finding(reason: str, proofs: Sequence[Proof], *, culprits: tuple[str, ...]) -> Finding:
+    return Finding(
+        verdict="attributed" if culprits else "class-only",
+        fault_class="network.pause",
+        reason=reason,
+        confidence_ppm=800_000 if culprits else 600_000,
+        level=PAUSED,
+        culprits=culprits,
+        proofs=tuple(dict.fromkeys(proofs))[:NAMED_MAX],
+        missing=("pause counters of every switch, by priority", "the NICs' receive buffers"),
+    )
+
+
+def _nic_block(data: Any) -> tuple[bytes, int]:
+    return data.nic, data.nic_count
+
+
+def _port(switch: str, port: str) -> str:
+    return port if port.startswith("port/") else f"port/{switch}/{port}"
+
+
+def _device(name: str) -> str:
+    """The device of a component's name: a NIC, or the switch of a port; "" for anything else."""
+    parts = name.split("/")
+    if len(parts) != 3 or parts[0] not in ("nic", "port"):
+        return ""
+    return name if parts[0] == "nic" else f"switch/{parts[1]}"

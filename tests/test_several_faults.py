@@ -2,7 +2,7 @@
 
 from tests.attribution_log import SECOND_NS, xid
 from tests.test_attribution import recovered
-from tests.test_cascades import NODES, Job, digest
+from tests.test_cascades import HEALTH, NODES, Job, digest
 
 DOUBLE_BIT = "pid=7, name=python3, An uncorrectable double bit error (DBE) has been detected"
 
@@ -54,6 +54,18 @@ def test_a_gpu_that_loses_memory_is_named_beside_one_that_left_the_bus_on_its_no
         job.log.kernel(xid(48, "0000:1c:00", DOUBLE_BIT), "n6")
         job.run(4, stands_still=True)
         assert set(job.named) == {"gpu/n6/0000:1b:00.0", "gpu/n6/0000:1c:00.0"}
+
+
+def test_a_nic_that_fails_on_a_node_whose_gpu_was_recovered_from_is_named_too() -> None:
+    for after_recovery in (False, True):
+        job = Job()
+        job.run(20)
+        job.log.kernel(xid(79), "n6")
+        if after_recovery:
+            recovered(job.log, job.log.last.incident, 10)
+        job.log.kernel(HEALTH, "n6")
+        job.run(4, stands_still=True)
+        assert set(job.named) == {"gpu/n6/0000:1b:00.0", "nic/n6/mlx5_0"}
 
 
 def test_gpus_that_leave_the_bus_together_stay_one_incident() -> None:

@@ -102,7 +102,7 @@ def _cluster(random: Random, *, small: bool) -> Cluster:
 
 
 def _faults(random: Random, cluster: Cluster) -> list[FaultPlanned]:
-    count = random.choices((0, 1, 2, 3), (5, 60, 25, 10))[0]
+    count = min(cluster.world, random.choices((0, 1, 2, 3), (5, 60, 25, 10))[0])
     began_s = random.uniform(4.0, 12.0) + 3 * _round_s(cluster)
     planned: list[FaultPlanned] = []
     for _ in range(count):
@@ -128,11 +128,19 @@ def _real(
         for fault in each.faults
         if fault.right != "nothing"
     }
-    kind = random.choice(sorted(known))
-    node, index = random.choice(cluster.job_nodes), random.randrange(cluster.ranks_per_node)
-    if others and random.random() < 0.15:
-        node = others[-1].node  # two faults of one node, but not of one place
-        index = (_index(others[-1]) + 1) % cluster.ranks_per_node
+    # a job that a person must mend calls nothing more
+    stopped = any(each.kind == "desync" for each in others)
+    kind = random.choice([each for each in sorted(known) if each != "desync" or not stopped])
+    free = [
+        (node, index)
+        for node in cluster.job_nodes
+        for index in range(cluster.ranks_per_node)
+        if all((each.node, _index(each)) != (node, index) for each in others)
+    ]
+    node, index = random.choice(free)
+    same = [place for place in free if others and place[0] == others[-1].node]
+    if same and random.random() < 0.15:
+        node, index = random.choice(same)
     target: dict[str, Any] = {"node": node, "after_s": round(after_s, 3)}
     if kind not in ("node-lost", "host-contention"):
         target["nic" if kind in NETWORK else "gpu"] = index

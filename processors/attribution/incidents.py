@@ -137,17 +137,17 @@ class Incident(msgspec.Struct, kw_only=True):
         known = self.level_of(clue.node, clue.message.device)
         if not inventory.seats_of(gpu) and (known >= MEMORY_CONTAINED or 0 <= level <= known):
             return True
-        return level < min(self.level, MEMORY_LOST)
+        return level < self.level and not _breaks_alone(clue, level)
 
     def is_about_another(self, clue: Clue, role: Role) -> bool:
-        """Whether a message tells of a GPU that broke by itself beside those in here.
+        """Whether a message tells of a device that broke by itself beside those in here.
 
-        One that leaves the bus makes no other one lose memory, nor the other way round; several
-        that break alike may share a cause, so they stay together.
+        A GPU that leaves the bus makes no other one lose memory and no NIC's firmware fail, nor the
+        other way round; several that break alike may share a cause, so they stay together.
         """
-        if role.level < MEMORY_LOST or self.concerns(clue.node, clue.message.device):
+        if not _breaks_alone(clue, role.level) or self.concerns(clue.node, clue.message.device):
             return False
-        broken = [role_of(each.message) for each in self.clues if each.level >= MEMORY_LOST]
+        broken = [role_of(each.message) for each in self.clues if _breaks_alone(each, each.level)]
         return bool(broken) and all(
             each is not None and each.fault_class != role.fault_class for each in broken
         )
@@ -242,6 +242,11 @@ class Incident(msgspec.Struct, kw_only=True):
             return False
         self.exits.append(exited)
         return True
+
+
+def _breaks_alone(clue: Clue, level: int) -> bool:
+    """Whether a message says that a device failed which no other device's failure explains."""
+    return level >= MEMORY_LOST or clue.message.kind == "nic_fatal"
 
 
 def is_same_link(one: Clue, other: Clue) -> bool:

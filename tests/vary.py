@@ -5,6 +5,7 @@ to three faults, decoys beside them, the cluster's size and shape, steps and pol
 that is too faint or too short for what the rules promise may be missed; it must not be misread.
 """
 
+from functools import cache
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -112,9 +113,7 @@ def _faults(random: Random, cluster: Cluster) -> list[FaultPlanned]:
         )
     last_s = max((each.after_s for each in planned), default=30.0)
     for _ in range(random.choice((0, 0, 1, 2, 3)) if planned else 4):
-        decoy = _decoy(random, cluster, random.uniform(1.0, last_s + 20.0), count)
-        if decoy is not None:
-            planned.append(decoy)
+        planned.append(_decoy(random, cluster, random.uniform(1.0, last_s + 20.0), count))
     return sorted(planned, key=lambda each: each.after_s)
 
 
@@ -122,12 +121,7 @@ def _real(
     random: Random, cluster: Cluster, after_s: float, others: list[FaultPlanned]
 ) -> FaultPlanned:
     """A fault of any kind that the release has a scenario for, answered as it says there."""
-    known: dict[str, FaultPlanned] = {
-        fault.kind: fault
-        for each in scenarios()
-        for fault in each.faults
-        if fault.right != "nothing"
-    }
+    known = _known()
     # a job that a person must mend calls nothing more
     stopped = any(each.kind == "desync" for each in others)
     kind = random.choice([each for each in sorted(known) if each != "desync" or not stopped])
@@ -147,21 +141,30 @@ def _real(
     return replace(known[kind], **target, **_parameters(kind, random))
 
 
+@cache
+def _known() -> dict[str, FaultPlanned]:
+    """The fault of each kind that the release has a scenario for."""
+    return {
+        fault.kind: fault
+        for each in scenarios()
+        for fault in each.faults
+        if fault.right != "nothing"
+    }
+
+
 def _index(planned: FaultPlanned) -> int:
     return int(getattr(planned, "nic", getattr(planned, "gpu", 0)))
 
 
-def _decoy(
-    random: Random, cluster: Cluster, after_s: float, real_count: int
-) -> FaultPlanned | None:
-    """None where there is no place for the one that was drawn.
-
-    The spares are taken in their order: the last one stays a spare if there are enough.
-    """
+def _decoy(random: Random, cluster: Cluster, after_s: float, real_count: int) -> FaultPlanned:
+    """The spares are taken in their order: the last one stays a spare if there are enough."""
     kind = random.choice(DECOYS)
-    on_spare = kind == "nic-flap" or random.random() < 0.2
-    if on_spare and (len(cluster.spares) <= 3 * real_count or kind == "slow-step"):
-        return None
+    may_be_spare = len(cluster.spares) > 3 * real_count
+    if kind == "nic-flap" and not may_be_spare:
+        kind = "corrected-errors"
+    on_spare = kind == "nic-flap" or (
+        kind != "slow-step" and may_be_spare and random.random() < 0.2
+    )
     parameters: dict[str, dict[str, Any]] = {
         "slow-step": {"delay_ms": random.randrange(1, 2_500)},
         "corrected-errors": {

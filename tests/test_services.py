@@ -22,6 +22,14 @@ def test_every_processor_is_a_service_with_its_own_seed_and_no_other() -> None:
         assert given == [f"processor-{token_of(processor)}"]
 
 
+def test_a_person_runs_commands_with_the_operators_seeds_when_asked_and_never_by_itself() -> None:
+    (user,) = re.findall(r"^give operator (\d+) operator reader$", SEEDS, re.M)
+    (operator,) = re.findall(r"^  operator:\n((?:    .*\n)+)", COMPOSE, re.M)
+    assert "profiles: [operator]" in operator
+    assert "NEMESIS_CREDENTIALS: /seeds/operator" in operator
+    assert f'user: "{user}:{user}"' in operator
+
+
 def test_every_service_runs_as_a_user_of_its_own() -> None:
     users = re.findall(r'^    user: "(\d+):\1"$', COMPOSE, re.M)
     assert len(users) == len(set(users))

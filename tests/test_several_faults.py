@@ -77,6 +77,18 @@ def test_gpus_that_leave_the_bus_together_stay_one_incident() -> None:
     assert len(job.log.last.culprits) == 2
 
 
+def test_a_second_gpu_that_leaves_the_bus_is_named_at_once_too_before_a_recovery_is_planned() -> (
+    None
+):
+    job = Job()
+    job.run(20)
+    assert job.log.kernel(xid(79), "n6")
+    (second,) = job.log.kernel(xid(79, "0000:1c:00"), "n6")
+    assert second.urgent
+    assert len(job.log.last.culprits) == 2
+    assert not job.log.kernel(xid(79, "0000:1c:00", "again"), "n6")
+
+
 def test_a_gpu_on_which_a_rank_gave_up_and_that_later_breaks_is_named() -> None:
     job = Job()
     job.run(20)

@@ -255,7 +255,7 @@ class Attribution:
         incident = placing.place(self._state, held)
         if incident is None:
             return ()
-        if level <= incident.level:
+        if level < incident.level or (level == incident.level and not _is_first(incident, clue)):
             incident.due_ns = fact.log_time_ns + HOLD_NS
             return ()
         return self._judged([incident], urgent=True)
@@ -339,6 +339,18 @@ class Attribution:
         self._state.recorders.forget(job)
         self._state.steps.forget(job)
         self._state.incidents.close(lambda each: each.job == job and not each.clues)
+
+
+def _is_first(incident: Incident, clue: Clue | None) -> bool:
+    """Whether no other message as grave is about this device: what names it must not wait."""
+    if clue is None:
+        return False
+    same = (
+        each.node == clue.node and each.message.device == clue.message.device
+        for each in incident.clues
+        if each.level == clue.level
+    )
+    return sum(same) == 1
 
 
 def _is_certain(message: KernelMessage, level: int) -> bool:

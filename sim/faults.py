@@ -15,7 +15,7 @@ from nemesis.sim.scenario import BadScenarioError
 from nemesis.sim.symptoms import Fault
 from nemesis.sim.target import MS, Course, Target, draw_target
 
-_COURSES: Final[Mapping[str, Callable[[Any, Target, Random], Course]]] = {
+_COURSES: Mapping[str, Callable[[Any, Target, Random], Course]] = {
     "xid79": gpu_faults.xid79,
     "xid48": gpu_faults.xid48,
     "ecc-precursor": gpu_faults.ecc_precursor,

@@ -25,7 +25,7 @@ def job(name: str) -> JobState:
 def cell(**fields: Any) -> HealerState:
     """Two jobs on nodes that all work."""
     jobs = {name: job(name) for name in ("llama", "qwen")}
-    nodes = dict.fromkeys(("n0", "n1", "n2"), False)
+    nodes: dict[str, bool] = dict.fromkeys(("n0", "n1", "n2"), False)
     return HealerState(policy=Policy(**fields), jobs=jobs, nodes=nodes)
 
 

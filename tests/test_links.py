@@ -12,7 +12,7 @@ from tests.test_attribution import recovered
 NODES = [f"n{number}" for number in range(1, 9)]
 UP: dict[str, int] = {}
 DOWN = {"port_up": 0, "link_downed_count": 1}
-GONE = dict.fromkeys(NIC_CHANNELS, ABSENT)
+GONE: dict[str, int] = dict.fromkeys(NIC_CHANNELS, ABSENT)
 
 
 def poll(log: Log, rows: dict[str, list[dict[str, int]]], seconds: int = 1, **port: Any) -> None:

@@ -147,11 +147,12 @@ def _parts(account: GoodputAccounted) -> dict[str, int]:
 
 
 def _account(account: GoodputAccounted) -> dict[str, Any]:
-    known_ns = account.until_ns - account.since_ns - account.parts.open_ns
+    # time since the last step counts: a job that stands still is not productive
+    wall_ns = account.until_ns - account.since_ns
     return {
         "since_ms": account.since_ns // _NS_PER_MS,
         "until_ms": account.until_ns // _NS_PER_MS,
-        "productive_ppm": account.parts.productive_ns * 1_000_000 // max(1, known_ns),
+        "productive_ppm": account.parts.productive_ns * 1_000_000 // max(1, wall_ns),
         "parts": _parts(account),
         "redone_count": account.redone_count,
         "step_ms": account.step_ns // _NS_PER_MS,

@@ -2,7 +2,7 @@
 
 import { $, count, h } from "./dom.js";
 import { isOpen, newest } from "./incidents.js";
-import { percent } from "./goodput.js";
+import { percent, standing } from "./goodput.js";
 import { on, state } from "./store.js";
 
 export function startFigures() {
@@ -17,7 +17,7 @@ function draw() {
     for (const letter of node[2]) if (letter === "." || letter === "R") well += 1;
   }
   const open = newest().filter(isOpen).length;
-  const ranks = state.jobs.reduce((sum, job) => sum + job.world, 0);
+  const ranks = state.jobs.reduce((sum, job) => sum + (standing(job.account) ? 0 : job.world), 0);
   const submitted = state.jobs.reduce((sum, job) => sum + job.world_submitted, 0);
   const accounts = state.jobs.filter((job) => job.account);
   const worst = accounts.reduce((least, job) => (!least || job.account.productive_ppm < least.account.productive_ppm ? job : least), null);

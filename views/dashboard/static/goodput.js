@@ -9,11 +9,18 @@ const PARTS = [
   ["productive", "productive", "--part-productive"], ["degraded", "degraded", "--part-degraded"], ["redone", "redone steps", "--part-redone"],
   ["start", "start", "--part-start"], ["detection", "until detected", "--part-detection"], ["decision", "until decided", "--part-decision"],
   ["recovery", "recovery", "--part-recovery"], ["waiting", "waiting for a person", "--part-waiting"], ["stalled", "stalled, unexplained", "--part-stalled"],
+  ["open", "since the last step", "--part-open"],
 ];
+const STANDS_STILL_MS = 30_000;
 let library = null;
 
 export function percent(ppm) {
   return `${(ppm / 10_000).toFixed(ppm < 999_500 ? 1 : 0)} %`;
+}
+
+// Said of a job that finished no step for long: until the next one nobody can tell what it will be called.
+export function standing(account) {
+  return account && account.parts.open > STANDS_STILL_MS ? `no step for ${lasting(account.parts.open)}` : "";
 }
 
 export function bar(account) {

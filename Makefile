@@ -30,7 +30,7 @@ coverage: $(VENV)/.dev ## Run every test and measure the core, child processes t
 	done; exit $$status
 
 compose-test: $(VENV)/.dev ## Bring `docker compose up` up for real, kill two services, see recovery, take all down
-	@$(BIN)/python -m pytest -m compose tests/test_compose.py
+	@$(BIN)/python -m pytest -p no:randomly -m compose tests/test_compose.py
 
 lint: $(VENV)/.dev ## Style, imports and types (mypy is the gate)
 	@$(BIN)/ruff check .

@@ -64,7 +64,7 @@ class Attempting:
             for sender in senders:
                 sender.cancel()
         if outcome is not None:
-            await self._notary.end(outcome)
+            await self._end(outcome)
 
     async def _tell(self, node: str, plan: Plan) -> None:
         """Have one node follow the plan; where it is a second attempt, look before."""
@@ -184,11 +184,18 @@ class Attempting:
             silent=silent,
         )
 
+    async def _end(self, outcome: Attempt) -> None:
+        """Write the outcome down and read it back: until then the decision looks open, and would
+        be claimed once more."""
+        written = await self._notary.end(outcome)
+        while self._claims.seq < written:
+            await self._pause()
+
     async def _withdraw(self, why: str, claim: int) -> None:
         """End an attempt that must not go on; silently where it is not ours any more."""
         if self._claims.holds(self._decision, claim):
             failed = self._failed(f"Not carried out: {why}.", "")
-            await self._notary.end(msgspec.structs.replace(failed, withdrawn=True))
+            await self._end(msgspec.structs.replace(failed, withdrawn=True))
 
     async def _pause(self) -> None:
         self.changed.clear()

@@ -1,7 +1,8 @@
 """Promises of `docker compose up`: a decision within the minute, least privilege, nothing left.
 
 Needs a container engine: the one that `docker` reaches, or one that can be made here. Without,
-the test is skipped. `make compose-test` runs it; the other tests do not.
+the test is skipped. `make compose-test` runs it, in the order of this file: the first test brings
+everything up.
 """
 
 import asyncio

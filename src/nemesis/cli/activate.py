@@ -16,7 +16,7 @@ from nemesis.cli.operate import (
     signed,
     write,
 )
-from nemesis.cli.output import print_json, say
+from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.schemas.operated import ProcessorActivated
@@ -32,7 +32,7 @@ def activate(
     server: ServerOption = "",
     context: ContextOption = "",
     credentials: CredsOption = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Let a version of a processor answer from here on (changes the cluster).
 

@@ -19,13 +19,12 @@ from nemesis.cli.operate import (
     unknown,
     write,
 )
-from nemesis.cli.output import print_json, say
+from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.views.hands import Decided, Hands
 
 DecisionArgument = Annotated[str, typer.Argument(help="Its name, as `nemesis decisions` lists it.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 Word = Literal["approve", "veto"]
 
 

@@ -19,13 +19,12 @@ from nemesis.cli.operate import (
     signed,
     write,
 )
-from nemesis.cli.output import print_json, say
+from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.views.hands import Hands
 
 breaker = typer.Typer(no_args_is_help=True, help="Limits that were reached, and letting them go.")
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 REASONS: Final = ("expired", "no_rung", "unanswered", "undeliverable", "vetoed")
 """Why else a recovery is withheld; resetting one has it decided again."""
 

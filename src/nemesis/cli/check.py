@@ -16,7 +16,7 @@ from nemesis.cli.cell import (
     shown_name,
 )
 from nemesis.cli.interrupts import run_on_loop
-from nemesis.cli.output import print_json, say
+from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.cli.status import Status
@@ -49,7 +49,7 @@ def check(
     server: ServerOption = "",
     context: ContextOption = "",
     credentials: CredsOption = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Say in one line whether a cell works. Exit: 0 ok, 1 warning, 2 critical, 3 unknown.
 

@@ -8,7 +8,7 @@ import typer
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption, open_log
 from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.operate import document, read_hands, until
-from nemesis.cli.output import print_json, say
+from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.views.hands import Decided, Hands
@@ -20,7 +20,7 @@ def decisions(
     server: ServerOption = "",
     context: ContextOption = "",
     credentials: CredsOption = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """List what waits for a person, soonest deadline first. Exit 1: something does."""
     hands = run_on_loop(_read(cell, server, context, credentials))

@@ -6,7 +6,7 @@ import typer
 
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption, open_log
 from nemesis.cli.interrupts import run_on_loop
-from nemesis.cli.output import print_json, say
+from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.schemas.inferred import GoodputAccounted, IncidentCosted
@@ -19,7 +19,7 @@ def goodput(
     server: ServerOption = "",
     context: ContextOption = "",
     credentials: CredsOption = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the newest account of each job; its parts sum to wall time. Exit 3: there is none."""
     from nemesis.views.accounts import account_document, account_lines

@@ -7,7 +7,7 @@ import typer
 
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption, open_log
 from nemesis.cli.interrupts import run_on_loop
-from nemesis.cli.output import print_json, say
+from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.replay.cases import Case
@@ -23,7 +23,7 @@ def incident(
     server: ServerOption = "",
     context: ContextOption = "",
     credentials: CredsOption = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Say what broke, how that is known, what was decided and what became of it."""
     if archived:

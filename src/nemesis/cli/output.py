@@ -2,9 +2,11 @@
 
 import sys
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
 
 def say(line: str) -> None:

@@ -20,12 +20,10 @@ from nemesis.cli.operate import (
     unknown,
     write,
 )
-from nemesis.cli.output import print_json, say
+from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.views.hands import Hands
-
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
 
 def pause(

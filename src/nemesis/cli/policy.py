@@ -18,7 +18,7 @@ from nemesis.cli.operate import (
     signed,
     write,
 )
-from nemesis.cli.output import print_json, say
+from nemesis.cli.output import JsonOption, print_json, say
 from nemesis.schemas.errors import NemesisError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from nemesis.views.hands import Hands
 
 policy = typer.Typer(no_args_is_help=True, help="What may be done to jobs and nodes.")
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 FileArgument = Annotated[Path, typer.Argument(help="A policy in JSON, or TOML by its suffix.")]
 
 

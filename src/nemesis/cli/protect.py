@@ -18,13 +18,12 @@ from nemesis.cli.operate import (
     unknown,
     write,
 )
-from nemesis.cli.output import print_json, say
+from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.views.hands import Hands
 
 NodeArgument = Annotated[str, typer.Argument(help="A node that a job or an inventory names.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 _INVENTORIES = "nemesis.telemetry.*.inventory"
 
 

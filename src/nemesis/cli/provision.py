@@ -8,7 +8,7 @@ import typer
 from nemesis.cli.cell import ContextOption, CredsOption, ServerOption
 from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.nodes import NodesOption, SwitchesOption, collector_roles, node_roles
-from nemesis.cli.output import print_json
+from nemesis.cli.output import JsonOption, print_json
 
 if TYPE_CHECKING:
     from nemesis.streams.provision import Limits, Provisioned
@@ -23,7 +23,7 @@ def provision(
     replicas: Annotated[int, typer.Option(min=1, max=5, help="Of each stream.")] = 1,
     log_gib: Annotated[int, typer.Option(min=1, help="How large the log may grow.")] = 8,
     store_gib: Annotated[int, typer.Option(min=1, help="Each of the other streams.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Create the streams of a cell where they are missing, and tell what differs from them.
 
@@ -70,7 +70,7 @@ def credentials(
     out: Annotated[Path, typer.Option("--out", help="Folder for the seeds, one file a role.")],
     nodes: NodesOption = "",
     switches: SwitchesOption = "",
-    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Make the seed of every role that has none, and print the `authorization` block for them.
 

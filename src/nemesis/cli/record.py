@@ -14,7 +14,7 @@ from nemesis.cli.cell import (
     shown_name,
 )
 from nemesis.cli.interrupts import run_on_loop
-from nemesis.cli.output import Progress, print_json, say
+from nemesis.cli.output import JsonOption, Progress, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.replay.archive import Piece
@@ -33,7 +33,7 @@ def record(
     server: ServerOption = "",
     context: ContextOption = "",
     credentials: CredsOption = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Write a slice of the log with all that replay needs. Without a slice: the whole log."""
     if incident and (from_seq or to_seq or since or until):

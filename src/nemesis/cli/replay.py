@@ -16,7 +16,7 @@ from nemesis.cli.cell import (
     shown_name,
 )
 from nemesis.cli.interrupts import run_on_loop
-from nemesis.cli.output import Progress, print_json, say
+from nemesis.cli.output import JsonOption, Progress, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.replay.archive import Piece
@@ -49,7 +49,7 @@ def replay(
     server: ServerOption = "",
     context: ContextOption = "",
     credentials: CredsOption = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Draw every conclusion of a recording again and compare it byte for byte.
 

@@ -8,7 +8,7 @@ import typer
 
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption, open_log
 from nemesis.cli.interrupts import run_on_loop
-from nemesis.cli.output import print_json, say
+from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.views.report.gather import Report
@@ -25,7 +25,7 @@ def report(
     server: ServerOption = "",
     context: ContextOption = "",
     credentials: CredsOption = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Tell an incident: verdict, evidence, time line, decisions, cost, what to do. As Markdown.
 

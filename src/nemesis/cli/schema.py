@@ -4,14 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nemesis.cli.output import print_json
+from nemesis.cli.output import JsonOption, print_json
 
 if TYPE_CHECKING:
     from nemesis.schemas.registry import FactKind
 
 schema = typer.Typer(no_args_is_help=True, help="What facts there are and what is in them.")
-
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
 
 @schema.command("list")

@@ -2,10 +2,9 @@
 
 import os
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import typer
 
 from nemesis.cli.cell import (
     CellOption,
@@ -18,7 +17,7 @@ from nemesis.cli.cell import (
 from nemesis.cli.decisions import attention
 from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.operate import read_hands
-from nemesis.cli.output import print_json, say
+from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.streams.log import Log
@@ -81,7 +80,7 @@ def status(
     server: ServerOption = "",
     context: ContextOption = "",
     credentials: CredsOption = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the log's end and fill, and how far each processor is behind. Exit 3: not reachable."""
 

@@ -21,12 +21,11 @@ from nemesis.replay.cases import Cases, Due
 from nemesis.replay.slices import answered_after, unanswered
 from nemesis.schemas.envelope import rfc3339
 from nemesis.schemas.errors import NemesisError
-from nemesis.schemas.facts import encode_conclusion
+from nemesis.schemas.facts import EVENTS_SUBJECT, encode_conclusion
 from nemesis.schemas.kept import IncidentArchived
 from nemesis.streams.errors import LogUnavailableError, PositionMovedError
 from nemesis.streams.log import TELEMETRY_TTL_S, Log
 
-EVENTS_SUBJECT: Final = "nemesis.events.>"
 LOOK_S: Final = 1.0
 RETRY_S: Final = 60.0  # a full store, a full disk: a person has to do something first
 ANSWER_S: Final = 60.0  # a processor that is away for longer is not waited for

@@ -16,12 +16,11 @@ from nemesis.actors.planning import nodes_of, plan_of
 from nemesis.actors.self_made import SelfMade
 from nemesis.processors.fold import Input
 from nemesis.processors.healer.replicas import world_of
-from nemesis.schemas.facts import telemetry_subject
+from nemesis.schemas.facts import EVENTS_SUBJECT, telemetry_subject
 from nemesis.schemas.plans import Plan, order_of
 from nemesis.streams.errors import LogUnavailableError
 from nemesis.streams.log import Log
 
-EVENTS_SUBJECT: Final = "nemesis.events.>"
 TICK_SUBJECT: Final = telemetry_subject("clock", "tick")
 
 

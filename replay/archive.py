@@ -19,7 +19,7 @@ from nemesis.replay.cases import Case, Cases
 from nemesis.replay.reader import Recording
 from nemesis.replay.slices import answered_after, matching
 from nemesis.replay.writer import exists, explained, place
-from nemesis.schemas.facts import Record
+from nemesis.schemas.facts import EVENTS_SUBJECT, Record
 from nemesis.schemas.kept import IncidentArchived
 from nemesis.streams.errors import DamagedObjectError, MissingObjectError
 from nemesis.streams.log import Log
@@ -27,7 +27,6 @@ from nemesis.streams.objects import ObjectStore
 from nemesis.streams.permissions import INCIDENTS
 
 ARCHIVIST: Final = "archivist"
-EVENTS_SUBJECT: Final = "nemesis.events.>"
 
 
 class Piece(msgspec.Struct, frozen=True):

@@ -96,6 +96,10 @@ def cursor_subject(processor: str) -> str:
     return f"nemesis.cursor.{token_of(processor)}"
 
 
+EVENTS_SUBJECT: Final = "nemesis.events.>"
+"""Every event, whatever its fact and key."""
+
+
 def snapshot_subject(processor: str) -> str:
     """The subject of a processor's snapshots."""
     return f"{cursor_subject(processor)}.snapshot"

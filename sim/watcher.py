@@ -6,7 +6,7 @@ from typing import Final
 
 from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.done import AttemptCompleted
-from nemesis.schemas.facts import Fact, Record
+from nemesis.schemas.facts import EVENTS_SUBJECT, Fact, Record
 from nemesis.sim.clock import SimClock
 from nemesis.sim.ending import PATIENCE_NS, Ending
 from nemesis.sim.events import fact_of
@@ -18,7 +18,6 @@ from nemesis.streams.log import Log
 
 Emit = Callable[[list[Line]], None]
 
-EVENTS_SUBJECT: Final = "nemesis.events.>"
 WAITING_NS: Final = 10_000_000_000  # simulated, real where time passes faster: what waiting costs
 BEHIND_NS: Final = 1_000_000_000  # simulated; at real speed it is NEMESIS that is slow
 TICK_NS: Final = 1_000_000_000

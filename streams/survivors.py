@@ -14,13 +14,12 @@ from typing import Final, Protocol
 import msgspec
 
 from nemesis.schemas.envelope import Event, decode_event
-from nemesis.schemas.facts import Record
+from nemesis.schemas.facts import EVENTS_SUBJECT, Record
 from nemesis.schemas.kept import FactSkipped
 from nemesis.streams.log import Bounds
 from nemesis.streams.position import Position, covers, read_position
 from nemesis.streams.position import Reading as LastReading
 
-_EVENTS: Final = "nemesis.events.>"
 _SKIPPED: Final = "nemesis.events.fact_skipped."
 _ID: Final = re.compile(r"(\d+)/(\d+|lost)\Z")
 _skips: Final = msgspec.json.Decoder(FactSkipped)
@@ -88,7 +87,7 @@ async def read_survivors(log: Reading, name: str, position: Position) -> Survivo
     source = f"/processors/{name}"
     prefix = f'{{"specversion":"1.0","id":"{name}/'.encode()
     last_seq = (await log.bounds()).last_seq
-    async for record in log.read_range(position.cursor_seq + 1, last_seq, subject=_EVENTS):
+    async for record in log.read_range(position.cursor_seq + 1, last_seq, subject=EVENTS_SUBJECT):
         if not record.payload.startswith(prefix):
             continue
         event = _decoded(record)

@@ -2,6 +2,7 @@
 
 from nemesis.replay.archive import archived_record, read_cases
 from nemesis.replay.slices import matching
+from nemesis.schemas.facts import EVENTS_SUBJECT
 from nemesis.streams.log import Log
 from nemesis.views.incidents import Incident, Incidents, first_seen, found
 
@@ -14,7 +15,7 @@ async def tell(log: Log, id: str) -> tuple[Incident, str]:
         MissingObjectError, DamagedObjectError: the archive does not have what was archived.
     """
     incidents = Incidents()
-    async for record in matching(log, "nemesis.events.>"):
+    async for record in matching(log, EVENTS_SUBJECT):
         incidents.see(record)
     one = found(incidents, id)
     source = "the log"

@@ -16,6 +16,7 @@ from nemesis.streams.contexts import Target
 from nemesis.streams.errors import InputGapError, LogUnavailableError, ShortenedError
 from nemesis.streams.log import Log
 from nemesis.streams.provision import require_streams
+from nemesis.streams.ticker import TICK_SUBJECT
 from nemesis.streams.watch import CLOCK_SILENT_S
 from nemesis.views.dashboard.board import Board
 from nemesis.views.dashboard.hub import Hub
@@ -101,7 +102,7 @@ class Live:
                 if count % RECORDS_AT_ONCE == 0:
                     self.hub.publish()
                     await asyncio.sleep(0)
-        tick = await self.log.last("nemesis.telemetry.clock.tick")
+        tick = await self.log.last(TICK_SUBJECT)
         if tick is not None and tick.seq <= last_seq:
             board.see(tick)
         board.listen(time.time_ns())

@@ -9,7 +9,7 @@ import sys
 import time
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,8 +27,6 @@ ReasonOption = Annotated[
     str, typer.Option("--reason", help="Why, for the record; asked for on a terminal.")
 ]
 ByOption = Annotated[str, typer.Option("--by", help="Who; the login name if not given.")]
-_TICK: Final = "nemesis.telemetry.clock.tick"
-_EVENTS: Final = "nemesis.events.>"
 
 
 class BadUsageError(NemesisError):
@@ -97,10 +95,11 @@ async def open_as_operator(cell: str, server: str, context: str, credentials: Pa
 async def read_hands(log: "Log") -> "Hands":
     """What people said and what waits for them, as of the log's end and its last tick."""
     from nemesis.replay.slices import matching
+    from nemesis.schemas.facts import EVENTS_SUBJECT
     from nemesis.views.hands import Hands
 
     hands = Hands()
-    async for record in matching(log, _EVENTS):
+    async for record in matching(log, EVENTS_SUBJECT):
         hands.see(record)
     await see_tick(log, hands)
     return hands
@@ -108,7 +107,9 @@ async def read_hands(log: "Log") -> "Hands":
 
 async def see_tick(log: "Log", hands: "Hands") -> None:
     """Take note of what time it is in the log."""
-    tick = await log.last(_TICK)
+    from nemesis.streams.ticker import TICK_SUBJECT
+
+    tick = await log.last(TICK_SUBJECT)
     if tick is not None:
         hands.see(tick)
 
@@ -123,7 +124,7 @@ async def write(log: "Log", hands: "Hands", act: "Operation", key: str, *, once:
     """
     import msgspec
 
-    from nemesis.schemas.facts import encode_conclusion
+    from nemesis.schemas.facts import EVENTS_SUBJECT, encode_conclusion
     from nemesis.streams.errors import PositionMovedError
 
     at_ns = hands.log_time_ns or time.time_ns()
@@ -141,7 +142,7 @@ async def write(log: "Log", hands: "Hands", act: "Operation", key: str, *, once:
     except PositionMovedError:
         seq = 0
     end = seq or (await log.bounds()).last_seq
-    async for record in log.read_range(seen + 1, end, subject=_EVENTS):
+    async for record in log.read_range(seen + 1, end, subject=EVENTS_SUBJECT):
         hands.see(record)
     return seq
 

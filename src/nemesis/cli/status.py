@@ -152,11 +152,12 @@ async def measure(log: "Log", cell: str) -> Status:
     from nemesis.schemas.tokens import name_of
     from nemesis.streams.lookup import subjects
     from nemesis.streams.position import position_of
+    from nemesis.streams.ticker import TICK_SUBJECT
 
     standings: list[Standing] = []
     cursors = await subjects(log, "nemesis.cursor.*")
     positions = {subject: position_of(await log.last(subject)) for subject in cursors}
-    tick = await log.last("nemesis.telemetry.clock.tick")  # later than any that they had seen
+    tick = await log.last(TICK_SUBJECT)  # later than any that they had seen
     tick_ns = decode_observation("tick", tick.payload).at_ns if tick is not None else 0
     log_time_ns = max([tick_ns, *(each.log_time_ns for each in positions.values())])
     bounds = await log.bounds()

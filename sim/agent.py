@@ -16,12 +16,12 @@ from nemesis.producers.origin import Origin
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankState, Report
 from nemesis.schemas.rank_ranges import format_ranks, parse_ranks
-from nemesis.sim.cluster import Cluster
 from nemesis.sim.follower import Accepted, Deed, deeds, judge
-from nemesis.sim.job import Job, Rank, pid_of
+from nemesis.sim.jobs.job import Job, Rank, pid_of
 from nemesis.sim.rendezvous import Rendezvous
-from nemesis.sim.witness import Witness
-from nemesis.sim.world import NodeDevices
+from nemesis.sim.telemetry.witness import Witness
+from nemesis.sim.telemetry.world import NodeDevices
+from nemesis.sim.topology.cluster import Cluster
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):

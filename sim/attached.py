@@ -24,14 +24,14 @@ from nemesis.schemas.facts import event_subject
 from nemesis.schemas.operated import JobEnded, JobSubmitted, Operation, PolicyApplied
 from nemesis.schemas.tokens import name_of, token_of
 from nemesis.sim.clock import SimClock
-from nemesis.sim.cluster import Cluster
-from nemesis.sim.faults import plan_faults
-from nemesis.sim.ledger import Truth
+from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.scenario import Scenario
+from nemesis.sim.faults.symptoms import Fault
 from nemesis.sim.operator import BY, REASON, demo_policy, publish, submission
-from nemesis.sim.scenario import Scenario
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.stage import Stage, wire_roles
-from nemesis.sim.symptoms import Fault
+from nemesis.sim.topology.cluster import Cluster
+from nemesis.sim.truth.ledger import Truth
 from nemesis.streams.contexts import Target
 from nemesis.streams.credentials import seed_path
 from nemesis.streams.crew import background

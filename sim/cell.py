@@ -15,13 +15,13 @@ from nemesis.processors.catalogue import CATALOGUE
 from nemesis.schemas.decided import Mode
 from nemesis.schemas.facts import encode_observation
 from nemesis.sim.clock import SimClock
-from nemesis.sim.cluster import Cluster
-from nemesis.sim.faults import plan_faults
+from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.scenario import Scenario
 from nemesis.sim.operator import set_up, submission
-from nemesis.sim.scenario import Scenario
 from nemesis.sim.show import Show
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.stage import Stage, wire_roles
+from nemesis.sim.topology.cluster import Cluster
 from nemesis.sim.watcher import Emit, Watcher
 from nemesis.streams import crew, ticker
 from nemesis.streams.crew import ARCHIVIST, JOB_ACTOR

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from nemesis.sim.fabric import Collector
+from nemesis.sim.telemetry.fabric import Collector
 from nemesis.streams.connection import Connection, Login
 from nemesis.streams.errors import LogUnavailableError
 from nemesis.streams.log import Log

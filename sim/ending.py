@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from nemesis.schemas.facts import Fact
-from nemesis.sim.ledger import FaultInjected, MembershipFormed
-from nemesis.sim.scenario import Scenario
-from nemesis.sim.score import Score, score
-from nemesis.sim.symptoms import Fault
+from nemesis.sim.faults.scenario import Scenario
+from nemesis.sim.faults.symptoms import Fault
+from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed
+from nemesis.sim.truth.score import Score, score
 
 SECOND_NS: Final = 1_000_000_000
 SETTLE_NS: Final = 3 * SECOND_NS  # simulated: a few steps of the new epoch, a last revision

@@ -28,16 +28,16 @@ from nemesis.schemas.facts import (
 )
 from nemesis.schemas.observed import Observation
 from nemesis.schemas.registry import BY_STRUCT
-from nemesis.sim.cluster import Cluster
 from nemesis.sim.ending import Ending, judged
 from nemesis.sim.events import fact_of
-from nemesis.sim.faults import plan_faults
+from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.scenario import Scenario
 from nemesis.sim.hands import NAME, Hands
-from nemesis.sim.ledger import Truth
 from nemesis.sim.operator import beginning, messages, submission
-from nemesis.sim.scenario import Scenario
-from nemesis.sim.score import Score
 from nemesis.sim.simulation import Simulation
+from nemesis.sim.topology.cluster import Cluster
+from nemesis.sim.truth.ledger import Truth
+from nemesis.sim.truth.score import Score
 from nemesis.streams.ticker import TICK_SUBJECT, tick_of
 
 START_NS: Final = 1_800_000_000_000_000_000

@@ -13,7 +13,7 @@ from nemesis.schemas.decided import Mode
 from nemesis.schemas.facts import encode_conclusion
 from nemesis.schemas.operated import JobSubmitted, Operation, PolicyApplied, ProcessorActivated
 from nemesis.schemas.policy import Policy
-from nemesis.sim.cluster import Cluster
+from nemesis.sim.topology.cluster import Cluster
 from nemesis.streams.log import Log
 
 BY: Final = "demo"

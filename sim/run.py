@@ -13,11 +13,11 @@ from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.sim.cell import Options, RunningCell, running_cell
 from nemesis.sim.ending import PATIENCE_NS, judged
-from nemesis.sim.ledger import Truth
 from nemesis.sim.operator import APPROVAL_NS
-from nemesis.sim.score import Score
 from nemesis.sim.show import look_further
 from nemesis.sim.stage import read_ledger
+from nemesis.sim.truth.ledger import Truth
+from nemesis.sim.truth.score import Score
 from nemesis.sim.watcher import Emit
 
 

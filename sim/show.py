@@ -23,10 +23,10 @@ from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
 from nemesis.schemas.operated import DecisionApproved, DecisionVetoed
 from nemesis.schemas.printable import one_line
 from nemesis.schemas.rank_ranges import format_ranks
-from nemesis.sim.cluster import Cluster
-from nemesis.sim.ledger import FaultInjected, MembershipFormed
-from nemesis.sim.scenario import Scenario
-from nemesis.sim.score import FaultScore, Score
+from nemesis.sim.faults.scenario import Scenario
+from nemesis.sim.topology.cluster import Cluster
+from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed
+from nemesis.sim.truth.score import FaultScore, Score
 
 HEAD_WIDTH: Final = 20
 EVIDENCE_MAX: Final = 4

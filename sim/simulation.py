@@ -12,12 +12,7 @@ from typing import Final, assert_never
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.sim.agent import Agent, Surroundings
-from nemesis.sim.cluster import Cluster
-from nemesis.sim.fabric import Collector, Fabric
-from nemesis.sim.job import Job, StepDone
-from nemesis.sim.ledger import FaultInjected, MembershipFormed, injected
-from nemesis.sim.rendezvous import Rendezvous
-from nemesis.sim.symptoms import (
+from nemesis.sim.faults.symptoms import (
     Fault,
     GpuCounted,
     GpuHeated,
@@ -39,7 +34,12 @@ from nemesis.sim.symptoms import (
     Slowed,
     Symptom,
 )
-from nemesis.sim.world import Load, World
+from nemesis.sim.jobs.job import Job, StepDone
+from nemesis.sim.rendezvous import Rendezvous
+from nemesis.sim.telemetry.fabric import Collector, Fabric
+from nemesis.sim.telemetry.world import Load, World
+from nemesis.sim.topology.cluster import Cluster
+from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed, injected
 
 Connected = Callable[[str], bool]
 ERR: Final = 3  # KERN_ERR

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Final
 
 from nemesis.sim.clock import SimClock
-from nemesis.sim.cluster import Cluster
 from nemesis.sim.collector_link import CollectorLink
-from nemesis.sim.ledger import (
+from nemesis.sim.link import Link
+from nemesis.sim.simulation import Simulation
+from nemesis.sim.topology.cluster import Cluster
+from nemesis.sim.truth.ledger import (
     TRUTH_STREAM,
     Truth,
     decode_truth,
     encode_truth,
     truth_subject,
 )
-from nemesis.sim.link import Link
-from nemesis.sim.simulation import Simulation
 from nemesis.streams.connection import Connection
 from nemesis.streams.credentials import seed_path
 from nemesis.streams.errors import LogUnavailableError

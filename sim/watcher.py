@@ -10,10 +10,10 @@ from nemesis.schemas.facts import EVENTS_SUBJECT, Fact, Record
 from nemesis.sim.clock import SimClock
 from nemesis.sim.ending import PATIENCE_NS, Ending
 from nemesis.sim.events import fact_of
-from nemesis.sim.ledger import Truth
-from nemesis.sim.scenario import Scenario
+from nemesis.sim.faults.scenario import Scenario
 from nemesis.sim.show import Line, Show
 from nemesis.sim.simulation import Simulation
+from nemesis.sim.truth.ledger import Truth
 from nemesis.streams.log import Log
 
 Emit = Callable[[list[Line]], None]

@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nemesis.sim.planned import FaultPlanned
-from nemesis.sim.scenario import scenarios
+from nemesis.sim.faults.planned import FaultPlanned
+from nemesis.sim.faults.scenario import scenarios
 
 _ALL = [fault for each in scenarios() for fault in each.faults]
 _BY_KIND = {fault.kind: fault for fault in sorted(_ALL, key=lambda each: each.right != "nothing")}

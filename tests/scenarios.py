@@ -22,10 +22,10 @@ from nemesis.replay.reader import Recording
 from nemesis.replay.verify import verify
 from nemesis.replay.versions import maker
 from nemesis.sim.cell import Options, running_cell
-from nemesis.sim.cluster import load_cluster
+from nemesis.sim.faults.scenario import scenario_named, scenarios
 from nemesis.sim.offline import run_offline
 from nemesis.sim.run import judge
-from nemesis.sim.scenario import scenario_named, scenarios
+from nemesis.sim.topology.cluster import load_cluster
 from tests.varied_runs import run_varied
 
 

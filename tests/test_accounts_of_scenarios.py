@@ -15,10 +15,10 @@ from nemesis.schemas.inferred import (
     IncidentOpened,
     JobResumed,
 )
-from nemesis.sim.cluster import load_cluster
-from nemesis.sim.ledger import FaultInjected, MembershipFormed
+from nemesis.sim.faults.scenario import scenario_named
 from nemesis.sim.offline import OfflineRun, run_offline
-from nemesis.sim.scenario import scenario_named
+from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed
 
 SECOND_NS = 1_000_000_000
 SLACK_NS = 3 * SECOND_NS

@@ -6,14 +6,14 @@ from typing import get_args
 
 import pytest
 
-from nemesis.sim.faults import plan_faults
-from nemesis.sim.offline import run_offline
-from nemesis.sim.planned import KINDS, FaultPlanned
-from nemesis.sim.scenario import (
+from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.planned import KINDS, FaultPlanned
+from nemesis.sim.faults.scenario import (
     BadScenarioError,
     load_scenario,
     scenario_named,
 )
+from nemesis.sim.offline import run_offline
 from tests.scenario_runs import CLUSTER, NAMES, run_of
 
 ROOT = Path(__file__).parent.parent

@@ -18,11 +18,11 @@ from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.plans import Plan
 from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.sim.agent import Done, read_journal
-from nemesis.sim.cluster import load_cluster
-from nemesis.sim.faults import plan_faults
-from nemesis.sim.ledger import FaultInjected, MembershipFormed
+from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.rendezvous import WAIT_NS
 from nemesis.sim.simulation import Simulation
+from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed
 from tests.planned import planned
 
 MS = 1_000_000

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from nemesis.sim.ending import PATIENCE_NS, SETTLE_NS, Ending
-from nemesis.sim.faults import plan_faults
-from nemesis.sim.ledger import MembershipFormed, Truth, injected
+from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.scenario import Scenario, scenario_named
 from nemesis.sim.offline import START_NS
-from nemesis.sim.scenario import Scenario, scenario_named
+from nemesis.sim.truth.ledger import MembershipFormed, Truth, injected
 from tests.scenario_runs import CLUSTER, run_of
 
 SECOND = 1_000_000_000

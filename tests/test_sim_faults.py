@@ -21,10 +21,10 @@ from nemesis.schemas.observed import (
     ProcessExited,
     SampleTaken,
 )
-from nemesis.sim.ledger import FaultInjected
+from nemesis.sim.faults.planned import NicDead
+from nemesis.sim.faults.scenario import scenario_named
 from nemesis.sim.offline import OfflineRun, run_offline
-from nemesis.sim.planned import NicDead
-from nemesis.sim.scenario import scenario_named
+from nemesis.sim.truth.ledger import FaultInjected
 from tests.scenario_runs import CLUSTER, NAMES, column, observed, run_of, second
 
 COUNTED_GPU = [at for at, name in enumerate(GPU_CHANNELS) if name.endswith("_count")]

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from nemesis.schemas.plans import Placement, Plan, PlanKind, order_of
 from nemesis.schemas.rank_ranges import format_ranks
-from nemesis.sim.cluster import load_cluster
 from nemesis.sim.follower import Deed, deeds, judge, local_ranks
-from nemesis.sim.job import Job
+from nemesis.sim.jobs.job import Job
+from nemesis.sim.topology.cluster import load_cluster
 
 CLUSTER = load_cluster()
 NODE = "n003"

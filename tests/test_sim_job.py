@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from nemesis.producers.origin import Origin
 from nemesis.schemas.rank_ranges import parse_ranks
-from nemesis.sim.cluster import load_cluster
-from nemesis.sim.job import Job
-from nemesis.sim.recorder import recorded
+from nemesis.sim.jobs.job import Job
+from nemesis.sim.jobs.recorder import recorded
 from nemesis.sim.rendezvous import WAIT_NS, Rendezvous
+from nemesis.sim.topology.cluster import load_cluster
 
 MS = 1_000_000
 SECOND = 1_000 * MS

@@ -8,17 +8,17 @@ from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import Culprit, FailurePredicted, FaultAttributed, RiskBand
-from nemesis.sim.cluster import load_cluster
-from nemesis.sim.faults import plan_faults
-from nemesis.sim.ledger import (
+from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.scenario import Expect
+from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.truth.ledger import (
     FaultInjected,
     MembershipFormed,
     decode_truth,
     encode_truth,
     injected,
 )
-from nemesis.sim.scenario import Expect
-from nemesis.sim.score import Score, score
+from nemesis.sim.truth.score import Score, score
 from tests.planned import planned
 
 SECOND = 1_000_000_000

@@ -11,12 +11,12 @@ from nemesis.schemas.done import AttemptCompleted, AttemptFailed, MembershipRepo
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed
 from nemesis.sim.cell import PARTS
-from nemesis.sim.cluster import load_cluster
-from nemesis.sim.faults import plan_faults
-from nemesis.sim.ledger import MembershipFormed, injected
-from nemesis.sim.scenario import scenario_named
-from nemesis.sim.score import FaultScore, Score
+from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.scenario import scenario_named
 from nemesis.sim.show import Line, Show, look_further, opening
+from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.truth.ledger import MembershipFormed, injected
+from nemesis.sim.truth.score import FaultScore, Score
 from nemesis.sim.watcher import lag_ns
 from tests.commands import nemesis
 from tests.planned import planned

@@ -26,12 +26,12 @@ from nemesis.schemas.plans import (
 from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.sim.agent import read_journal
 from nemesis.sim.clock import SimClock
-from nemesis.sim.cluster import load_cluster
-from nemesis.sim.faults import plan_faults
-from nemesis.sim.ledger import FaultInjected, MembershipFormed, Truth
-from nemesis.sim.load import publish_load, samples
+from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.stage import Stage, read_ledger, wire_roles
+from nemesis.sim.telemetry.load import publish_load, samples
+from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed, Truth
 from nemesis.streams.server import Server
 from tests.planned import planned
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from nemesis.schemas.channels import ABSENT, GPU_CHANNELS, NIC_CHANNELS
-from nemesis.sim.cluster import BadClusterError, load_cluster
-from nemesis.sim.faults import plan_faults
-from nemesis.sim.symptoms import GpuCounted, GpuLost, KernelLine, NodeLost, RankDies
-from nemesis.sim.world import Load, World
+from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.symptoms import GpuCounted, GpuLost, KernelLine, NodeLost, RankDies
+from nemesis.sim.telemetry.world import Load, World
+from nemesis.sim.topology.cluster import BadClusterError, load_cluster
 from tests.planned import planned
 
 SECOND = 1_000_000_000

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nemesis.sim.faults import plan_faults
-from nemesis.sim.planned import KINDS
+from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.planned import KINDS
 from tests.varied_runs import Told, VariedRow, findings, varied_run, varied_table
 from tests.vary import vary
 

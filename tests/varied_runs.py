@@ -19,9 +19,9 @@ import msgspec
 
 from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.rank_ranges import parse_ranks
-from nemesis.sim.ledger import FaultInjected
 from nemesis.sim.offline import START_NS, OfflineRun, run_offline
-from nemesis.sim.score import FaultScore
+from nemesis.sim.truth.ledger import FaultInjected
+from nemesis.sim.truth.score import FaultScore
 from tests.vary import SLOW, Varied, vary
 
 QUANTUM_NS = 200_000_000  # four times as many runs in the time as with a scenario's own

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nemesis.sim.cluster import Cluster, ClusterSize, JobModel, NodeModel, load_cluster
-from nemesis.sim.planned import FaultPlanned
-from nemesis.sim.scenario import Expect, Scenario, scenarios
+from nemesis.sim.faults.planned import FaultPlanned
+from nemesis.sim.faults.scenario import Expect, Scenario, scenarios
+from nemesis.sim.topology.cluster import Cluster, ClusterSize, JobModel, NodeModel, load_cluster
 
 DECOYS: Final = ("slow-step", "corrected-errors", "kernel-noise", "nic-flap")
 NETWORK: Final = ("nic-flap", "nic-dead", "port-down")

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Iterator
 
-from nemesis.sim.cluster import load_cluster
-from nemesis.sim.load import samples
+from nemesis.sim.telemetry.load import samples
+from nemesis.sim.topology.cluster import load_cluster
 from nemesis.streams.batch import Message
 
 NODES_COUNT = 12_500

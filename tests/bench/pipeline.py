@@ -24,7 +24,7 @@ from nemesis.schemas.facts import (
 )
 from nemesis.schemas.observed import KernelLineLogged
 from nemesis.schemas.operated import ProcessorActivated
-from nemesis.sim.load import LoadMeasured, publish_load
+from nemesis.sim.telemetry.load import LoadMeasured, publish_load
 from nemesis.streams import ticker
 from nemesis.streams.copy import run_copy
 from nemesis.streams.credentials import seed_path

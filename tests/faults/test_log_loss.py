@@ -14,12 +14,12 @@ from nemesis.schemas.done import AttemptCompleted, MembershipReported
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.sim.agent import Done, read_journal
 from nemesis.sim.cell import Options, RunningCell, running_cell
-from nemesis.sim.cluster import Cluster, load_cluster
-from nemesis.sim.faults import plan_faults
-from nemesis.sim.ledger import MembershipFormed
+from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.scenario import Scenario
+from nemesis.sim.faults.symptoms import Fault
 from nemesis.sim.run import Outcome, judge
-from nemesis.sim.scenario import Scenario
-from nemesis.sim.symptoms import Fault
+from nemesis.sim.topology.cluster import Cluster, load_cluster
+from nemesis.sim.truth.ledger import MembershipFormed
 from tests.planned import planned
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]

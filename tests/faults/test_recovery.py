@@ -22,10 +22,10 @@ from nemesis.schemas.facts import Fact
 from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.sim.agent import Done, read_journal
 from nemesis.sim.cell import Options, RunningCell, running_cell
-from nemesis.sim.cluster import load_cluster
+from nemesis.sim.faults.scenario import Scenario
 from nemesis.sim.link import Link
 from nemesis.sim.run import Outcome, judge
-from nemesis.sim.scenario import Scenario
+from nemesis.sim.topology.cluster import load_cluster
 from tests.planned import planned
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]

@@ -46,8 +46,8 @@ def demo(
     Exits with 0 when every fault was found and answered, nothing else was blamed and what the
     scenario expects of the run holds; else with 1.
     """
-    from nemesis.sim.cluster import DEFAULT, load_cluster
-    from nemesis.sim.scenario import scenario_named, scenarios
+    from nemesis.sim.faults.scenario import scenario_named, scenarios
+    from nemesis.sim.topology.cluster import DEFAULT, load_cluster
 
     described = load_cluster(cluster or DEFAULT)
     if list_:

@@ -10,7 +10,7 @@ from nemesis.cli.interrupts import run_until_told
 from nemesis.cli.output import say
 
 if TYPE_CHECKING:
-    from nemesis.sim.ledger import Truth
+    from nemesis.sim.truth.ledger import Truth
 
 
 def simulate(
@@ -43,8 +43,8 @@ def simulate(
 
     from nemesis.schemas.errors import NemesisError
     from nemesis.sim import attached
-    from nemesis.sim.cluster import DEFAULT, load_cluster
-    from nemesis.sim.scenario import scenario_named
+    from nemesis.sim.faults.scenario import scenario_named
+    from nemesis.sim.topology.cluster import DEFAULT, load_cluster
     from nemesis.streams import pulse
     from nemesis.streams.contexts import find
     from nemesis.streams.server import state_folder

@@ -3,9 +3,9 @@
 from random import Random
 from typing import Final
 
-from nemesis.sim.planned import CorrectedErrors, KernelNoise, SlowStep
-from nemesis.sim.symptoms import GpuCounted, KernelLine, RankDelayed
-from nemesis.sim.target import MS, Course, Target
+from nemesis.sim.faults.planned import CorrectedErrors, KernelNoise, SlowStep
+from nemesis.sim.faults.symptoms import GpuCounted, KernelLine, RankDelayed
+from nemesis.sim.faults.target import MS, Course, Target
 
 NOISE: Final = (
     # Linux drivers/net/ethernet/mellanox/mlx5, drivers/pci/pcie/aer.c, drivers/edac, systemd, NFS:

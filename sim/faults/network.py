@@ -8,10 +8,9 @@ counted where they are received: by the NIC if its end is bad, by the switch if 
 from random import Random
 from typing import Final
 
-from nemesis.sim.gpu_faults import SIGABRT
-from nemesis.sim.job import pid_of
-from nemesis.sim.planned import NicDead, NicFlap, PortDown
-from nemesis.sim.symptoms import (
+from nemesis.sim.faults.gpu import SIGABRT
+from nemesis.sim.faults.planned import NicDead, NicFlap, PortDown
+from nemesis.sim.faults.symptoms import (
     KernelLine,
     LinkTurned,
     NicCounted,
@@ -19,7 +18,8 @@ from nemesis.sim.symptoms import (
     PortCounted,
     RankGivesUp,
 )
-from nemesis.sim.target import MS, Course, Target
+from nemesis.sim.faults.target import MS, Course, Target
+from nemesis.sim.jobs.job import pid_of
 
 ERR: Final = 3
 INFO: Final = 6

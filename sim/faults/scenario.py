@@ -11,10 +11,10 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from nemesis.schemas.errors import NemesisError
-from nemesis.sim.planned import KINDS, FaultPlanned, Seconds
+from nemesis.sim.faults.planned import KINDS, FaultPlanned, Seconds
 from nemesis.streams.documents import BadDocumentError, read_toml
 
-FOLDER: Final = Path(__file__).with_name("scenarios")
+FOLDER: Final = Path(__file__).parent.parent / "scenarios"
 VALUE_CHARS_MAX: Final = 60
 
 

@@ -9,10 +9,10 @@ from nemesis.schemas.components import gpu as gpu_name
 from nemesis.schemas.components import node as node_name
 from nemesis.schemas.components import rank as rank_name
 from nemesis.schemas.observed import GpuDescribed, NicDescribed
-from nemesis.sim.cluster import Cluster
-from nemesis.sim.planned import SPARE, FaultPlanned, OnGpu, OnNic
-from nemesis.sim.scenario import BadScenarioError
-from nemesis.sim.symptoms import Effect, Symptom
+from nemesis.sim.faults.planned import SPARE, FaultPlanned, OnGpu, OnNic
+from nemesis.sim.faults.scenario import BadScenarioError
+from nemesis.sim.faults.symptoms import Effect, Symptom
+from nemesis.sim.topology.cluster import Cluster
 
 MS: Final = 1_000_000
 

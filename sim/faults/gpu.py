@@ -9,9 +9,8 @@ a second.
 from random import Random
 from typing import Final
 
-from nemesis.sim.job import pid_of
-from nemesis.sim.planned import EccPrecursor, GpuThrottle, Xid48, Xid79
-from nemesis.sim.symptoms import (
+from nemesis.sim.faults.planned import EccPrecursor, GpuThrottle, Xid48, Xid79
+from nemesis.sim.faults.symptoms import (
     GpuCounted,
     GpuHeated,
     GpuLost,
@@ -20,7 +19,8 @@ from nemesis.sim.symptoms import (
     RankStuck,
     Slowed,
 )
-from nemesis.sim.target import MS, Course, Target
+from nemesis.sim.faults.target import MS, Course, Target
+from nemesis.sim.jobs.job import pid_of
 
 SIGABRT: Final = 6  # std::terminate in the NCCL watchdog thread after a CUDA error
 ERR: Final = 3  # KERN_ERR

@@ -9,7 +9,7 @@ from typing import Any, Final
 from nemesis.producers.flight_recorder import read_dump
 from nemesis.producers.origin import Origin
 from nemesis.schemas.observed import CollectiveRecorded
-from nemesis.sim.job import Rank
+from nemesis.sim.jobs.job import Rank
 
 STRAY_SIZE: Final = 6_553_600  # half a bucket: the last one of a model with one layer less
 GRADIENT_BUCKET: Final = 13_107_200  # 25 MiB of bfloat16: DistributedDataParallel's bucket

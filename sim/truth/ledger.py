@@ -10,7 +10,7 @@ import msgspec
 
 from nemesis.schemas.codes import Action, FaultClass
 from nemesis.schemas.errors import MalformedFactError
-from nemesis.sim.symptoms import Fault
+from nemesis.sim.faults.symptoms import Fault
 
 TRUTH_STREAM: Final = "NEMESIS_TRUTH"
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from nemesis.producers.sample import Block
 from nemesis.schemas.channels import ABSENT, GPU_CHANNELS, HOST_CHANNELS, NIC_CHANNELS
-from nemesis.sim.cluster import Cluster
-from nemesis.sim.symptoms import (
+from nemesis.sim.faults.symptoms import (
     GpuCounted,
     GpuEffect,
     GpuHeated,
@@ -26,6 +25,7 @@ from nemesis.sim.symptoms import (
     NicCounted,
     NicMute,
 )
+from nemesis.sim.topology.cluster import Cluster
 
 Load = Literal["training", "stalled", "idle"]
 

@@ -17,8 +17,8 @@ import msgspec
 from nemesis.producers.origin import Origin
 from nemesis.producers.sample import sample_of
 from nemesis.schemas.facts import encode_observation, telemetry_subject
-from nemesis.sim.cluster import Cluster
-from nemesis.sim.world import World
+from nemesis.sim.telemetry.world import World
+from nemesis.sim.topology.cluster import Cluster
 from nemesis.streams.batch import Message
 from nemesis.streams.log import Log
 

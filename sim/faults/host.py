@@ -3,11 +3,11 @@
 from random import Random
 from typing import Final
 
-from nemesis.sim.gpu_faults import SIGABRT
-from nemesis.sim.planned import Desync, HostContention, NodeLost, RankExit
-from nemesis.sim.symptoms import HostLoaded, RankDies, RankStrays, Slowed
-from nemesis.sim.symptoms import NodeLost as PowerLost
-from nemesis.sim.target import Course, Target
+from nemesis.sim.faults.gpu import SIGABRT
+from nemesis.sim.faults.planned import Desync, HostContention, NodeLost, RankExit
+from nemesis.sim.faults.symptoms import HostLoaded, RankDies, RankStrays, Slowed
+from nemesis.sim.faults.symptoms import NodeLost as PowerLost
+from nemesis.sim.faults.target import Course, Target
 
 SIGKILL: Final = 9
 RAMP_STEPS: Final = 3

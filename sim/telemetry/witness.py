@@ -13,10 +13,10 @@ from nemesis.producers.process import exit_of
 from nemesis.producers.sample import block_of, sample_of
 from nemesis.schemas.channels import STEP_CHANNELS
 from nemesis.schemas.observed import Observation
-from nemesis.sim.cluster import Cluster
-from nemesis.sim.job import Job, Rank, pid_of
-from nemesis.sim.recorder import missing, recorded
-from nemesis.sim.world import Load, NodeDevices
+from nemesis.sim.jobs.job import Job, Rank, pid_of
+from nemesis.sim.jobs.recorder import missing, recorded
+from nemesis.sim.telemetry.world import Load, NodeDevices
+from nemesis.sim.topology.cluster import Cluster
 
 MS: Final = 1_000_000
 WAITING_NS: Final = 300 * MS  # longer in a collective than any healthy rank: it spins

@@ -17,8 +17,8 @@ from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
 from nemesis.schemas.rank_ranges import parse_ranks
-from nemesis.sim.ledger import FaultInjected, MembershipFormed
-from nemesis.sim.scenario import Expect
+from nemesis.sim.faults.scenario import Expect
+from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed
 
 READ: Final = ("fault_attributed", "failure_predicted", "recovery_decided", "quiesce_decided")
 """Tokens of the facts that are judged."""

@@ -1,32 +1,32 @@
 """From what a scenario plans to what happens: targets drawn by the seed, symptoms over time.
 
 Pure: planned faults, a cluster and a seed give the faults of a run. What each kind looks like is
-told in gpu_faults.py, network_faults.py, host_faults.py and decoys.py.
+told in gpu.py, network.py, host.py and decoys.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
-from nemesis.sim import decoys, gpu_faults, host_faults, network_faults
-from nemesis.sim.cluster import Cluster
-from nemesis.sim.planned import FaultPlanned, Right
-from nemesis.sim.scenario import BadScenarioError
-from nemesis.sim.symptoms import Fault
-from nemesis.sim.target import MS, Course, Target, draw_target
+from nemesis.sim.faults import decoys, gpu, host, network
+from nemesis.sim.faults.planned import FaultPlanned, Right
+from nemesis.sim.faults.scenario import BadScenarioError
+from nemesis.sim.faults.symptoms import Fault
+from nemesis.sim.faults.target import MS, Course, Target, draw_target
+from nemesis.sim.topology.cluster import Cluster
 
 _COURSES: Mapping[str, Callable[[Any, Target, Random], Course]] = {
-    "xid79": gpu_faults.xid79,
-    "xid48": gpu_faults.xid48,
-    "ecc-precursor": gpu_faults.ecc_precursor,
-    "gpu-throttle": gpu_faults.gpu_throttle,
-    "rank-exit": host_faults.rank_exit,
-    "node-lost": host_faults.node_lost,
-    "host-contention": host_faults.host_contention,
-    "desync": host_faults.desync,
-    "nic-flap": network_faults.nic_flap,
-    "nic-dead": network_faults.nic_dead,
-    "port-down": network_faults.port_down,
+    "xid79": gpu.xid79,
+    "xid48": gpu.xid48,
+    "ecc-precursor": gpu.ecc_precursor,
+    "gpu-throttle": gpu.gpu_throttle,
+    "rank-exit": host.rank_exit,
+    "node-lost": host.node_lost,
+    "host-contention": host.host_contention,
+    "desync": host.desync,
+    "nic-flap": network.nic_flap,
+    "nic-dead": network.nic_dead,
+    "port-down": network.port_down,
     "slow-step": decoys.slow_step,
     "corrected-errors": decoys.corrected_errors,
     "kernel-noise": decoys.kernel_noise,

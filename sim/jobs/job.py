@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from nemesis.schemas.plans import RankStage
-from nemesis.sim.cluster import Cluster
+from nemesis.sim.topology.cluster import Cluster
 
 MS: Final = 1_000_000
 SPREAD_PER_MILLE: Final = 30  # compute times of healthy ranks differ by a few per cent

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nemesis.producers.fabric import fabric_of
 from nemesis.producers.origin import Origin
 from nemesis.schemas.observed import FabricSampled, PortSeen
-from nemesis.sim.cluster import Cluster
+from nemesis.sim.topology.cluster import Cluster
 
 
 class Fabric:

@@ -1,0 +1,1 @@
+"""What can break, how it shows over time, and the scenarios that say when."""

@@ -1,0 +1,1 @@
+"""The training jobs of a simulated cluster: ranks, steps, collectives, flight recorders."""

@@ -1,0 +1,1 @@
+"""What was really broken, and how well NEMESIS did against it."""

@@ -152,7 +152,8 @@ async def _submit(log: Log, cluster: Cluster, at_ns: int) -> Cluster:
         acts.append((PolicyApplied(at_ns=at_ns, by=BY, reason=REASON, policy=policy), "policy"))
     if of_name:
         number = next(n for n in count(len(of_name) + 1) if f"{name}-{n}" not in known)
-        cluster = replace(cluster, job=replace(cluster.job, name=f"{name}-{number}"))
+        job = replace(cluster.job, name=f"{name}-{number}")
+        cluster = replace(cluster, jobs=(job, *cluster.jobs[1:]))
     acts.append((submission(cluster, at_ns), cluster.job.name))
     await publish(log, acts, at_ns)
     return cluster

@@ -9,7 +9,7 @@ from nemesis.schemas.channels import ABSENT, GPU_CHANNELS, NIC_CHANNELS
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.symptoms import GpuCounted, GpuLost, KernelLine, NodeLost, RankDies
 from nemesis.sim.telemetry.world import Load, World
-from nemesis.sim.topology.cluster import BadClusterError, load_cluster
+from nemesis.sim.topology.cluster import DEFAULT, BadClusterError, load_cluster
 from tests.planned import planned
 
 SECOND = 1_000_000_000
@@ -23,6 +23,23 @@ def test_the_cluster_of_the_release_has_sixteen_nodes_of_eight_gpus() -> None:
     assert CLUSTER.ranks_of("n014") == tuple(range(104, 112))
     assert CLUSTER.ranks_of("n015") == ()
     assert {len(CLUSTER.gpus_of(node)) for node in CLUSTER.node_names} == {8}
+
+
+def test_jobs_get_their_nodes_in_order_and_the_rest_are_spares(tmp_path: Path) -> None:
+    text = DEFAULT.read_text().replace("nodes = 14", "nodes = 9").replace("= 64", "= 40")
+    text = text.replace("[job]", "[[job]]")
+    second = (
+        text[text.index("[[job]]") :].replace("llama", "mixtral").replace("nodes = 9", "nodes = 5")
+    )
+    path = tmp_path / "cluster.toml"
+    path.write_text(text + second)
+    cluster = load_cluster(path)
+    llama, mixtral = cluster.jobs
+    assert cluster.nodes_of(llama) == cluster.job_nodes == cluster.node_names[:9]
+    assert cluster.nodes_of(mixtral) == cluster.node_names[9:14]
+    assert cluster.spares == ("n015", "n016")
+    assert (cluster.world_of(mixtral), cluster.ranks_of("n010")) == (40, tuple(range(8)))
+    assert [cluster.job_on(node) for node in ("n009", "n014", "n015")] == [llama, mixtral, None]
 
 
 def test_no_two_devices_share_a_name() -> None:
@@ -43,7 +60,7 @@ def test_no_two_devices_share_a_name() -> None:
 def test_a_cluster_file_that_cannot_be_simulated_is_refused(
     tmp_path: Path, change: str, says: str
 ) -> None:
-    text = Path(load_cluster.__defaults__[0]).read_text()  # type: ignore[index]
+    text = DEFAULT.read_text()
     broken = {"nodes = 16": "nodes = 3", "world_min = 64": "world_min = 999"}.get(change, "")
     path = tmp_path / "cluster.toml"
     path.write_text(text.replace(change, broken, 1))

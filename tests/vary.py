@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from nemesis.sim.faults.planned import FaultPlanned
 from nemesis.sim.faults.scenario import Expect, Scenario, scenarios
-from nemesis.sim.topology.cluster import Cluster, ClusterSize, JobModel, NodeModel, load_cluster
+from nemesis.sim.jobs.model import JobModel
+from nemesis.sim.topology.cluster import Cluster, ClusterSize, NodeModel, load_cluster
 
 DECOYS: Final = ("slow-step", "corrected-errors", "kernel-noise", "nic-flap")
 NETWORK: Final = ("nic-flap", "nic-dead", "port-down")
@@ -86,18 +87,20 @@ def _cluster(random: Random, *, small: bool) -> Cluster:
             nvswitches=node.nvswitches if gpus == len(node.gpus) else (),
             nic_rate_mbps=node.nic_rate_mbps,
         ),
-        job=JobModel(
-            name=model.job.name,
-            nodes=in_job,
-            world_min=random.choice((1, gpus, max(1, in_job * gpus // 2))),
-            step_ms=step_ms,
-            allreduce_ms=max(20, step_ms * random.randrange(3, 30) // 100),
-            checkpoint_steps=random.choice((10, 50, 200)),
-            stall_steps=random.choice((2, 3, 5, 10)),
-            shrink_ms=random.choice((300, 700, 3_000)),
-            start_ms=random.choice((5_000, 15_000, 25_000)),
-            on_log_loss="wait",
-            grace_s=30,
+        jobs=(
+            JobModel(
+                name=model.job.name,
+                nodes=in_job,
+                world_min=random.choice((1, gpus, max(1, in_job * gpus // 2))),
+                step_ms=step_ms,
+                allreduce_ms=max(20, step_ms * random.randrange(3, 30) // 100),
+                checkpoint_steps=random.choice((10, 50, 200)),
+                stall_steps=random.choice((2, 3, 5, 10)),
+                shrink_ms=random.choice((300, 700, 3_000)),
+                start_ms=random.choice((5_000, 15_000, 25_000)),
+                on_log_loss="wait",
+                grace_s=30,
+            ),
         ),
     )
 

@@ -101,7 +101,7 @@ def draw_target(cluster: Cluster, fault: FaultPlanned, random: Random) -> Target
         node = random.choice(among)
     if index < 0:
         index = random.randrange(cluster.ranks_per_node)
-    if node not in cluster.node_names:
+    if node not in cluster.node_index:
         raise BadScenarioError(
             f"fault.node: {node!r}: no such node, expected {cluster.node_names[0]}"
             f" to {cluster.node_names[-1]} or {SPARE}"

@@ -52,7 +52,7 @@ class NodeDevices:
     """One node's GPUs, NICs and host."""
 
     def __init__(self, cluster: Cluster, node: str, seed: int) -> None:
-        number = cluster.node_names.index(node)
+        number = cluster.node_index[node]
         self._random = np.random.Generator(np.random.Philox(key=np.array([seed, number], "u8")))
         gpus, nics = len(cluster.node.gpus), len(cluster.node.nics)
         # each device sits a little differently in the air stream and on its voltage curve

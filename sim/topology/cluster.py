@@ -1,16 +1,21 @@
 """The cluster that is simulated and its job, as a TOML file describes them."""
 
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 from nemesis.schemas.components import pci_address
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.observed import GpuDescribed, NicDescribed
+from nemesis.sim.jobs.model import JobModel
 from nemesis.streams.documents import BadDocumentError, read_toml
 
 DEFAULT: Final = Path(__file__).with_name("cluster.toml")
+NODES_MAX: Final = 65_535  # a GPU's made-up UUID has room for four hexadecimal digits of a node
 
 
 class BadClusterError(NemesisError):
@@ -39,45 +44,76 @@ class NodeModel(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields
     nic_rate_mbps: int
 
 
-class JobModel(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """One data-parallel job; the nodes that it does not use are its spares."""
-
-    name: str
-    nodes: int
-    world_min: int
-    step_ms: int
-    allreduce_ms: int
-    checkpoint_steps: int
-    stall_steps: int
-    shrink_ms: int
-    start_ms: int
-    on_log_loss: Literal["wait", "restart", "shrink"]
-    grace_s: float
-
-
-class Cluster(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A cluster file."""
+class ClusterFile(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A cluster file; one `[job]` or several `[[job]]`."""
 
     cluster: ClusterSize
     node: NodeModel
-    job: JobModel
+    job: JobModel | tuple[JobModel, ...]
+
+
+class Cluster(msgspec.Struct, kw_only=True, frozen=True, dict=True):
+    """What is there: nodes, leaf switches, and the jobs that have them.
+
+    Jobs get their nodes in the order of both; the nodes that no job uses are spares of all.
+    """
+
+    cluster: ClusterSize
+    node: NodeModel
+    jobs: tuple[JobModel, ...]
 
     @property
+    def job(self) -> JobModel:
+        """The first job."""
+        return self.jobs[0]
+
+    @cached_property
     def node_names(self) -> tuple[str, ...]:
-        """All nodes, `n001` first."""
-        return tuple(f"n{number:03d}" for number in range(1, self.cluster.nodes + 1))
+        """All nodes, `n001` first, as many digits as the last one needs."""
+        count = self.cluster.nodes
+        digits = max(3, len(str(count)))
+        return tuple(f"n{number:0{digits}d}" for number in range(1, count + 1))
 
-    @property
+    @cached_property
+    def node_index(self) -> Mapping[str, int]:
+        """A node's place in `node_names`."""
+        return {node: index for index, node in enumerate(self.node_names)}
+
+    @cached_property
+    def _first_nodes(self) -> Mapping[str, int]:
+        ends = accumulate((job.nodes for job in self.jobs), initial=0)
+        return {job.name: first for job, first in zip(self.jobs, ends, strict=False)}
+
+    @cached_property
+    def _job_places(self) -> tuple[tuple[JobModel, int], ...]:
+        """By node index, of those in jobs: the job and the node's place among the job's nodes."""
+        return tuple((job, at) for job in self.jobs for at in range(job.nodes))
+
+    def nodes_of(self, job: JobModel) -> tuple[str, ...]:
+        """The nodes of a job: rank r on nodes_of(job)[r // ranks_per_node]."""
+        first = self._first_nodes[job.name]
+        return self.node_names[first : first + job.nodes]
+
+    def world_of(self, job: JobModel) -> int:
+        """How many ranks a job has when it is whole."""
+        return job.nodes * self.ranks_per_node
+
+    def job_on(self, node: str) -> JobModel | None:
+        """The job that has a node, None of a spare."""
+        index = self.node_index[node]
+        return self._job_places[index][0] if index < len(self._job_places) else None
+
+    @cached_property
     def job_nodes(self) -> tuple[str, ...]:
-        """The nodes of the job: rank r on job_nodes[r // ranks_per_node]."""
-        return self.node_names[: self.job.nodes]
+        """The nodes of the first job."""
+        return self.nodes_of(self.job)
 
-    @property
+    @cached_property
     def spares(self) -> tuple[str, ...]:
         """The nodes that stand by."""
-        return self.node_names[self.job.nodes :]
+        return self.node_names[len(self._job_places) :]
 
-    @property
+    @cached_property
     def leaves(self) -> tuple[str, ...]:
         """The leaf switches, `leaf01` first."""
         count = -(-self.cluster.nodes // self.cluster.nodes_per_leaf)
@@ -90,19 +126,20 @@ class Cluster(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
 
     @property
     def world(self) -> int:
-        """How many ranks the job has when it is whole."""
-        return self.job.nodes * self.ranks_per_node
+        """How many ranks the first job has when it is whole."""
+        return self.world_of(self.job)
 
     def ranks_of(self, node: str) -> tuple[int, ...]:
-        """The job's ranks on a node, none for a spare."""
-        if node not in self.job_nodes:
+        """The ranks on a node, of the job that has it; none for a spare."""
+        index = self.node_index[node]
+        if index >= len(self._job_places):
             return ()
-        first = self.job_nodes.index(node) * self.ranks_per_node
+        first = self._job_places[index][1] * self.ranks_per_node
         return tuple(range(first, first + self.ranks_per_node))
 
     def gpus_of(self, node: str) -> tuple[GpuDescribed, ...]:
         """The GPUs of a node, with identities that follow from its name."""
-        number = self.node_names.index(node)
+        number = self.node_index[node]
         return tuple(
             GpuDescribed(
                 pci=pci_address(pci),
@@ -116,7 +153,7 @@ class Cluster(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
 
     def nics_of(self, node: str) -> tuple[NicDescribed, ...]:
         """The NICs of a node and the leaf port that each is plugged into."""
-        leaf, place = divmod(self.node_names.index(node), self.cluster.nodes_per_leaf)
+        leaf, place = divmod(self.node_index[node], self.cluster.nodes_per_leaf)
         width = len(self.node.nics)
         return tuple(
             NicDescribed(
@@ -135,22 +172,32 @@ def load_cluster(path: Path = DEFAULT) -> Cluster:
         BadClusterError: no such file, not TOML, or a field that is missing, unknown or impossible.
     """
     try:
-        cluster = msgspec.convert(read_toml(path), Cluster)
+        file = msgspec.convert(read_toml(path), ClusterFile)
     except BadDocumentError as error:
         raise BadClusterError(error.message) from error
     except msgspec.ValidationError as error:
         raise BadClusterError(f"{path}: {error}") from error
-    job = cluster.job
-    rules = (
-        (0 < cluster.cluster.nodes <= 999, "cluster.nodes must be 1 to 999"),
-        (0 < job.nodes <= cluster.cluster.nodes, "job.nodes must be 1 to cluster.nodes"),
-        (cluster.cluster.nodes_per_leaf > 0, "cluster.nodes_per_leaf must be positive"),
-        (len(cluster.node.gpus) > 0, "node.gpus must name at least one GPU"),
-        (len(cluster.node.nics) == len(cluster.node.gpus), "node.nics must be one for each GPU"),
-        (job.step_ms > 0 and job.allreduce_ms > 0, "job.step_ms, allreduce_ms must be positive"),
-        (job.world_min <= cluster.world, "job.world_min is larger than the job's world"),
-    )
-    for holds, rule in rules:
+    jobs = (file.job,) if isinstance(file.job, JobModel) else file.job
+    cluster = Cluster(cluster=file.cluster, node=file.node, jobs=jobs)
+    for holds, rule in _rules(cluster):
         if not holds:
             raise BadClusterError(f"{path}: {rule}")
     return cluster
+
+
+def _rules(cluster: Cluster) -> Iterator[tuple[bool, str]]:
+    size, node, jobs = cluster.cluster, cluster.node, cluster.jobs
+    yield 0 < size.nodes <= NODES_MAX, f"cluster.nodes must be 1 to {NODES_MAX}"
+    yield size.nodes_per_leaf > 0, "cluster.nodes_per_leaf must be positive"
+    yield len(node.gpus) > 0, "node.gpus must name at least one GPU"
+    yield len(node.nics) == len(node.gpus), "node.nics must be one for each GPU"
+    yield len(jobs) > 0, "job: at least one"
+    yield len({job.name for job in jobs}) == len(jobs), "job.name: two jobs of one name"
+    yield all(job.nodes > 0 for job in jobs), "job.nodes must be positive"
+    total = sum(job.nodes for job in jobs)
+    yield total <= size.nodes, f"job.nodes must be {size.nodes} at most, of all jobs, not {total}"
+    for job in jobs:
+        timed = job.step_ms > 0 and job.allreduce_ms > 0
+        yield timed, "job.step_ms, allreduce_ms must be positive"
+        small = job.world_min <= cluster.world_of(job)
+        yield small, f"job.world_min is larger than the world of {job.name}"

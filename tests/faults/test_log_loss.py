@@ -30,7 +30,7 @@ LIMIT_S = 120.0
 def cluster(on_log_loss: Literal["wait", "shrink"]) -> Cluster:
     built_in = load_cluster()
     job = msgspec.structs.replace(built_in.job, on_log_loss=on_log_loss, grace_s=6.0)
-    return msgspec.structs.replace(built_in, job=job)
+    return msgspec.structs.replace(built_in, jobs=(job,))
 
 
 def lose_the_log(

@@ -1,0 +1,21 @@
+"""A job as a cluster file describes it."""
+
+from typing import Literal
+
+import msgspec
+
+
+class JobModel(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """One data-parallel job; the cluster gives it the next `nodes` nodes."""
+
+    name: str
+    nodes: int
+    world_min: int
+    step_ms: int
+    allreduce_ms: int
+    checkpoint_steps: int
+    stall_steps: int
+    shrink_ms: int
+    start_ms: int
+    on_log_loss: Literal["wait", "restart", "shrink"]
+    grace_s: float

@@ -77,6 +77,26 @@ Action = Literal[
     "fix_fabric",
 ]
 
+LogSource = Literal[
+    "program",
+    "torch",
+    "nccl",
+    "ras",
+    "recorder",
+    "launcher",
+    "scheduler",
+    "health",
+    "service",
+    "network",
+    "note",
+]
+"""Who wrote a line: the training program itself (tracebacks, its own words), PyTorch's distributed
+library, NCCL, its RAS client, an analyser of flight recorders, torchrun and the like, Slurm or
+Kubernetes, a health agent, a service of the host, the network's own tools, or a person."""
+
+TrialOutcome = Literal["passed", "failed", "hung", "measured"]
+"""measured: a number, and nobody says whether it is good."""
+
 ComponentKind = Literal[
     "gpu",
     "nic",

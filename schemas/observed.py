@@ -8,6 +8,8 @@ from typing import Annotated
 
 import msgspec
 
+from nemesis.schemas.codes import LogSource, TrialOutcome
+
 Ns = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, description="nanoseconds")]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -175,6 +177,92 @@ class InventoryReported(Observation, kw_only=True, frozen=True):
     gpus: tuple[GpuDescribed, ...] = ()
     nics: tuple[NicDescribed, ...] = ()
     model: str = ""
+
+
+class LogLineWritten(Observation, kw_only=True, frozen=True):
+    """One line of a program's log that may tell of a fault; what it means is the reader's business.
+
+    A producer forwards lines of what it knows to matter (libraries' warnings, tracebacks, states of
+    a scheduler), not a program's whole output.
+    """
+
+    source: LogSource
+    text: str
+    """The line without prefixes of runtimes and launchers."""
+    job: str = ""
+    rank: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] = -1
+    """Of the process that wrote it, -1 where nothing says so."""
+    pid: Index = 0
+    repeat_count: Count = 1
+    """How many equal lines this stands for."""
+
+
+class CountersRead(Observation, kw_only=True, frozen=True):
+    """Counters of one component as they stood at one moment, counted since nobody knows when.
+
+    One reading is a lifetime count and proves little; what two differ by is evidence.
+    """
+
+    component: str
+    """Its canonical name, for example `nic/n012/mlx5_3`."""
+    counters: tuple[tuple[str, int], ...]
+    """(name as its source prints it, in lower case; value)."""
+
+
+class SettingRead(Observation, kw_only=True, frozen=True):
+    """How one thing of a node, a device or a program was set, or which state it was in."""
+
+    component: str
+    """What it is a setting of, by its canonical name: `service/n012/nvidia-fabricmanager`."""
+    name: str
+    """For example `active`, `memlock_kib`, `fabric.state`; lower case."""
+    value: str
+    """As its source prints it."""
+
+
+class StepsTimed(Observation, kw_only=True, frozen=True):
+    """How long one step of a job took, of one rank or of several in the order of their numbers."""
+
+    job: str
+    step: Count
+    step_ns: tuple[Count, ...]
+    """One each for the ranks first_rank, first_rank + 1, ..., 0 where it is not known. Where the
+    source has no unit, its numbers in units of a millisecond: only what they differ by counts."""
+    data_ns: tuple[Count, ...] = ()
+    """Of step_ns: how long each waited for its data."""
+    first_rank: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] = 0
+    """-1: the whole job, or nobody says which rank it was."""
+
+
+class TrialFinished(Observation, kw_only=True, frozen=True):
+    """A test of nodes, links or releases was run and gave this result."""
+
+    trial: str
+    """Its name, for example `all_reduce_perf`."""
+    outcome: TrialOutcome
+    components: tuple[str, ...] = ()
+    """What it ran on, by canonical names; the order says nothing."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """(name, value) of what may differ from run to run, for example a release."""
+    rate_kbps: Count = 0
+    """Kilobytes a second moved, where the test measures that."""
+    duration_ns: Ns = 0
+    size_bytes: Count = 0
+    says: str = ""
+    """The test's own words on a failure."""
+
+
+class StackSeen(Observation, kw_only=True, frozen=True):
+    """Where one thread of a process was."""
+
+    job: str = ""
+    rank: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] = -1
+    pid: Index = 0
+    thread: str = ""
+    state: str = ""
+    """Of the thread as its source says it, for example `idle`, `active`, `D`."""
+    frames: tuple[str, ...] = ()
+    """`function (file:line)`, innermost first, at most 64."""
 
 
 class SpoolAnnounced(Observation, kw_only=True, frozen=True):

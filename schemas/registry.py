@@ -77,6 +77,12 @@ TELEMETRY: Final[Mapping[str, FactKind]] = {
         _telemetry("collective", observed.CollectiveRecorded),
         _telemetry("fabric", observed.FabricSampled, owner="collector"),
         _telemetry("inventory", observed.InventoryReported, kept_for_ever=True),
+        _telemetry("log", observed.LogLineWritten),
+        _telemetry("counters", observed.CountersRead),
+        _telemetry("setting", observed.SettingRead),
+        _telemetry("step_times", observed.StepsTimed),
+        _telemetry("trial", observed.TrialFinished),
+        _telemetry("stack", observed.StackSeen),
         _telemetry("spool", observed.SpoolAnnounced, kept_for_ever=True),
         _telemetry("tick", observed.ClockTicked, owner="ticker"),
     )

@@ -16,6 +16,8 @@ def inventory_of(
     gpus: Sequence[GpuDescribed],
     nics: Sequence[NicDescribed],
     model: str = "",
+    rack: str = "",
+    nvswitches: Sequence[str] = (),
 ) -> InventoryReported:
     """The fact that describes a node; PCI addresses as their sources print them.
 
@@ -32,4 +34,6 @@ def inventory_of(
             for nic in nics
         ),
         model=model,
+        rack=rack,
+        nvswitches=tuple(pci_address(pci) for pci in nvswitches),
     )

@@ -4,7 +4,7 @@ Each carries who saw it, when, and a number of its own, so that a reader can tel
 from news: `n` counts up from 1 for each kind within one life of the producer process.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -13,6 +13,7 @@ from nemesis.schemas.codes import LogSource, TrialOutcome
 Ns = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, description="nanoseconds")]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+IndexOrNone = Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1, description="-1: not known")]
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
 PciAddress = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
 """As `components.pci_address` writes it: components are named by it."""
@@ -152,6 +153,29 @@ class FabricSampled(Observation, kw_only=True, frozen=True):
     ports: tuple[PortSeen, ...] = ()
 
 
+Tier = Literal["", "leaf", "spine", "core"]
+Transport = Literal["", "roce", "infiniband"]
+
+
+class PortDescribed(msgspec.Struct, array_like=True, omit_defaults=True, frozen=True, gc=False):
+    """One port of a switch and what is plugged into it."""
+
+    port: str
+    """For example `port/leaf03/17`."""
+    peer: str = ""
+    """The component on the other end, `nic/n012/mlx5_3` or `port/spine01/4`; "" where none is."""
+
+
+class FabricInventoryReported(Observation, kw_only=True, frozen=True):
+    """What a switch is made of; kept for ever, sent at each start and at each change."""
+
+    switch: str
+    tier: Tier = ""
+    """leaf: NICs are plugged into it; spine: leaves are; core: spines are."""
+    transport: Transport = ""
+    ports: tuple[PortDescribed, ...] = ()
+
+
 class GpuDescribed(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, gc=False):
     """One GPU of a node; its place in the list is its row in samples."""
 
@@ -160,6 +184,11 @@ class GpuDescribed(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True
     uuid: str = ""
     serial: str = ""
     model: str = ""
+    numa: IndexOrNone = -1
+    pcie_switch: str = ""
+    """The PCIe switch above it, named as its node does; "" where it hangs at the CPU itself."""
+    nvlink_domain: str = ""
+    """GPUs that say the same name here reach one another over NVLink."""
 
 
 class NicDescribed(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, gc=False):
@@ -169,6 +198,11 @@ class NicDescribed(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True
     pci: str = ""
     switch_port: str = ""
     """The port it is plugged into, for example `port/leaf03/17`."""
+    numa: IndexOrNone = -1
+    pcie_switch: str = ""
+    """As of a GPU: a GPU and a NIC below one PCIe switch talk without the CPU."""
+    rail: IndexOrNone = -1
+    """NICs of one rail, one of each node, are nearer to one another than to those of others."""
 
 
 class InventoryReported(Observation, kw_only=True, frozen=True):
@@ -177,6 +211,10 @@ class InventoryReported(Observation, kw_only=True, frozen=True):
     gpus: tuple[GpuDescribed, ...] = ()
     nics: tuple[NicDescribed, ...] = ()
     model: str = ""
+    rack: str = ""
+    """What shares a power feed; "" where it is not known."""
+    nvswitches: tuple[PciAddress, ...] = ()
+    """Of this node itself, in the order of their indices."""
 
 
 class LogLineWritten(Observation, kw_only=True, frozen=True):

@@ -76,6 +76,12 @@ TELEMETRY: Final[Mapping[str, FactKind]] = {
         _telemetry("process", observed.ProcessExited, kept_for_ever=True),
         _telemetry("collective", observed.CollectiveRecorded),
         _telemetry("fabric", observed.FabricSampled, owner="collector"),
+        _telemetry(
+            "fabric_inventory",
+            observed.FabricInventoryReported,
+            owner="collector",
+            kept_for_ever=True,
+        ),
         _telemetry("inventory", observed.InventoryReported, kept_for_ever=True),
         _telemetry("log", observed.LogLineWritten),
         _telemetry("counters", observed.CountersRead),

@@ -44,9 +44,10 @@ def publishing_telemetry() -> dict[str, set[str]]:
             {f"node/{ODD}", "sim"} if of_node else NOBODY
         )
         table[f"nemesis.telemetry.leaf01.{token}"] = {"sim"} if of_node else NOBODY
-    table["nemesis.telemetry.n001.fabric"] = {"sim"}
-    table[f"nemesis.telemetry.{token_of(ODD)}.fabric"] = {"sim"}
-    table["nemesis.telemetry.leaf01.fabric"] = {"collector/leaf01", "sim"}
+    for token in ("fabric", "fabric_inventory"):
+        table[f"nemesis.telemetry.n001.{token}"] = {"sim"}
+        table[f"nemesis.telemetry.{token_of(ODD)}.{token}"] = {"sim"}
+        table[f"nemesis.telemetry.leaf01.{token}"] = {"collector/leaf01", "sim"}
     table["nemesis.telemetry.clock.tick"] = {"ticker"}
     return table
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nemesis.producers.fabric import fabric_inventory_of
 from nemesis.producers.inventory import inventory_of
 from nemesis.producers.kernel import LINES_PER_S_MAX, TEXT_CHARS_MAX, KernelLines
 from nemesis.producers.origin import Origin
@@ -13,7 +14,14 @@ from nemesis.producers.sample import block_of, sample_of
 from nemesis.schemas.channels import ABSENT, GPU_CHANNELS, HOST_CHANNELS
 from nemesis.schemas.errors import BadNameError
 from nemesis.schemas.facts import decode_observation, encode_observation
-from nemesis.schemas.observed import GpuDescribed, KernelLineLogged, NicDescribed, SampleTaken
+from nemesis.schemas.observed import (
+    FabricInventoryReported,
+    GpuDescribed,
+    KernelLineLogged,
+    NicDescribed,
+    PortDescribed,
+    SampleTaken,
+)
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -117,3 +125,14 @@ def test_every_line_is_sent_or_counted(lines: list[tuple[str, int]]) -> None:
     assert sum(fact.repeat_count + fact.withheld_count for fact in facts) == len(lines)
     assert [fact.n for fact in facts] == list(range(1, len(facts) + 1))
     assert {fact.text for fact in facts} <= {text for text, _ in lines}
+
+
+def test_a_switch_comes_back_from_its_bytes_port_by_port() -> None:
+    ports = (PortDescribed("port/leaf01/1", "nic/n001/mlx5_0"), PortDescribed("port/leaf01/2"))
+    told = fabric_inventory_of(
+        origin(), 99, switch="switch/leaf01", tier="leaf", transport="roce", ports=ports
+    )
+    back = decode_observation("fabric_inventory", encode_observation(told))
+    assert isinstance(back, FabricInventoryReported)
+    assert back.ports == ports
+    assert (back.n, back.switch, back.tier, back.transport) == (1, "switch/leaf01", "leaf", "roce")

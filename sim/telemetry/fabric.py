@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nemesis.producers.fabric import fabric_of
+from nemesis.producers.fabric import fabric_inventory_of, fabric_of
 from nemesis.producers.origin import Origin
-from nemesis.schemas.observed import FabricSampled, PortSeen
+from nemesis.schemas.observed import Observation, PortDescribed, PortSeen
 from nemesis.sim.topology.cluster import Cluster
 
 
@@ -50,12 +50,23 @@ class Collector:
     """Polls one leaf switch, from somewhere else."""
 
     def __init__(self, leaf: str, fabric: Fabric, *, start_ns: int, period_ns: int) -> None:
-        self.observations: list[FabricSampled] = []
+        self.observations: list[Observation] = []
         self.origin: Final = Origin(leaf, start_ns=start_ns)
         self._leaf: Final = leaf
         self._fabric: Final = fabric
         self._period_ns: Final = period_ns
         self._polled_ns = start_ns - period_ns
+        ports = [PortDescribed(each.port, each.peer) for each in fabric.ports_of(leaf)]
+        self.observations.append(
+            fabric_inventory_of(
+                self.origin,
+                start_ns,
+                switch=f"switch/{leaf}",
+                tier="leaf",
+                transport="infiniband",
+                ports=ports,
+            )
+        )
 
     def look(self, now_ns: int) -> None:
         """Poll where it is time to."""

@@ -12,13 +12,13 @@ from typing import Final
 
 import msgspec
 
-from nemesis.producers.origin import Origin
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankState, Report
 from nemesis.schemas.rank_ranges import format_ranks, parse_ranks
 from nemesis.sim.follower import Accepted, Deed, deeds, judge
 from nemesis.sim.jobs.job import Job, Rank, pid_of
 from nemesis.sim.rendezvous import Rendezvous
+from nemesis.sim.telemetry.evidence import Evidence, SeenOrigin
 from nemesis.sim.telemetry.witness import Witness
 from nemesis.sim.telemetry.world import NodeDevices
 from nemesis.sim.topology.cluster import Cluster
@@ -53,6 +53,7 @@ class Agent:
         node: str,
         around: Surroundings,
         devices: NodeDevices,
+        evidence: Evidence,
         *,
         folder: Path,
         boot_id: str,
@@ -62,8 +63,10 @@ class Agent:
         self.boot_id: Final = boot_id
         self.start_ns: Final = start_ns
         self.reports: list[Report] = []
-        origin = Origin(node, start_ns=start_ns, boot_id=boot_id)
-        self.witness: Final = Witness(around.cluster, around.job, devices, origin)
+        self.is_cut_off = False
+        """Nothing reaches it, and nothing that it says reaches anybody."""
+        origin = SeenOrigin(node, evidence, start_ns=start_ns, boot_id=boot_id)
+        self.witness: Final = Witness(around.cluster, around.job, devices, origin, evidence)
         self._around: Final = around
         self._job: Final = around.job
         self._submitted_ranks: Final = around.cluster.ranks_of(node)
@@ -94,6 +97,7 @@ class Agent:
             if rank.stage == "failed":
                 self._bury(rank, now_ns)
         self.witness.look(now_ns)
+        self.is_cut_off = not connected
         if connected:
             self._away_since_ns = None
         else:

@@ -52,6 +52,8 @@ class Hands:
     def act(self, now_ns: int) -> None:
         """Hear the agents, begin what is due, end what is done."""
         for node, agent in self._simulation.agents.items():
+            if agent.is_cut_off:
+                continue
             reports, agent.reports = agent.reports, []
             for report in reports:
                 self._hear(node, report.ranks)
@@ -91,7 +93,7 @@ class Hands:
         )
         for node in nodes_of(decision, standing):
             agent = agents.get(node)
-            if agent is None:
+            if agent is None or agent.is_cut_off:
                 continue
             answer = agent.follow(plan, now_ns)
             begun.answered.add(node)

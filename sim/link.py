@@ -95,14 +95,14 @@ class Link:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            witness = self._agent().witness
-            seen, witness.observations = witness.observations, []
-            for observation in seen:
+            for observation in self._agent().witness.carried(self._now_ns()):
                 publisher.offer(observation)
             await self._send_reports(connection)
 
     async def _send_reports(self, connection: Connection) -> None:
         agent = self._agent()
+        if agent.is_cut_off:
+            return
         reports, agent.reports = agent.reports, []
         try:
             for report in reports:
@@ -133,7 +133,7 @@ class Link:
 
     async def _on_plan(self, msg: Msg) -> None:
         connection = self._connection
-        if connection is None:
+        if connection is None or self._agent().is_cut_off:
             return
         try:
             plan = decode_message(Plan, msg.data)

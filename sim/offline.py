@@ -150,8 +150,7 @@ class _Log:
     def observe(self, simulation: Simulation) -> None:
         """Carry away what agents and collectors saw."""
         for agent in simulation.agents.values():
-            seen, agent.witness.observations = agent.witness.observations, []
-            self._put_all(seen)
+            self._put_all(agent.witness.carried(self.now_ns))
         for collector in simulation.collectors.values():
             polls, collector.observations = collector.observations, []
             self._put_all(polls)

@@ -13,6 +13,7 @@ from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.sim.agent import Agent, Surroundings
 from nemesis.sim.faults.symptoms import (
+    ClockOff,
     Fault,
     GpuCounted,
     GpuHeated,
@@ -20,10 +21,13 @@ from nemesis.sim.faults.symptoms import (
     HostLoaded,
     KernelLine,
     LinkTurned,
+    MissedPolls,
     NetworkEffect,
     NicCounted,
     NicMute,
     NodeLost,
+    NoDump,
+    NoKernelLog,
     PortCounted,
     RankDelayed,
     RankDies,
@@ -31,11 +35,15 @@ from nemesis.sim.faults.symptoms import (
     RankGivesUp,
     RankStrays,
     RankStuck,
+    SamplesDoubled,
+    SamplesLate,
+    SamplesLost,
     Slowed,
     Symptom,
 )
 from nemesis.sim.jobs.job import Job, StepDone
 from nemesis.sim.rendezvous import Rendezvous
+from nemesis.sim.telemetry.evidence import Evidence
 from nemesis.sim.telemetry.fabric import Collector, Fabric
 from nemesis.sim.telemetry.world import Load, World
 from nemesis.sim.topology.cluster import Cluster
@@ -77,6 +85,7 @@ class Simulation:
         self._around: Final = Surroundings(
             cluster, self.job, submitted, Rendezvous(world_min=submitted.world_min)
         )
+        self._evidence: Final = {node: Evidence(node, seed) for node in cluster.node_names}
         self.agents: Final = {node: self._agent(node, start_ns) for node in cluster.node_names}
         self.faults: Final[list[Fault]] = []
         self._onsets: Final[list[Fault]] = []
@@ -119,7 +128,8 @@ class Simulation:
             self._strike(symptom, at_ns)
         self.job.advance(now_ns)
         for node, agent in self.agents.items():
-            agent.tick(now_ns, connected=connected(node))
+            cut_off = self._evidence[node].is_cut_off(now_ns)
+            agent.tick(now_ns, connected=connected(node) and not cut_off)
         for collector in self.collectors.values():
             collector.look(now_ns)
         return truths + self._new_memberships()
@@ -134,6 +144,7 @@ class Simulation:
             node,
             self._around,
             self.world[node],
+            self._evidence[node],
             folder=self.folder / node,
             boot_id=f"{node}-boot",
             start_ns=start_ns,
@@ -156,6 +167,16 @@ class Simulation:
                 self._strike_network(effect, node, at_ns)
             case GpuLost() | GpuCounted() | GpuHeated() | HostLoaded():
                 self.world[node].suffer(effect)
+            case (
+                SamplesLost()
+                | SamplesDoubled()
+                | SamplesLate()
+                | MissedPolls()
+                | NoKernelLog()
+                | NoDump()
+                | ClockOff()
+            ):
+                self._evidence[node].suffer(effect, at_ns)
             case NodeLost():
                 for rank in self.job.on_node(node):
                     self.job.kill(rank.number, 0)

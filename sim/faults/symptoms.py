@@ -118,6 +118,48 @@ class PortCounted(msgspec.Struct, frozen=True):
     rises: tuple[tuple[str, int], ...]
 
 
+class SamplesLost(msgspec.Struct, frozen=True):
+    """So many of 1,000 samples of the node never arrive; 0: all arrive again."""
+
+    per_mille: int
+
+
+class SamplesDoubled(msgspec.Struct, frozen=True):
+    """So many of 1,000 facts of the node arrive twice; 0: no more."""
+
+    per_mille: int
+
+
+class SamplesLate(msgspec.Struct, frozen=True):
+    """The node is cut off for so long: it spools what it sees, and delivers it when it is back."""
+
+    for_ns: int
+
+
+class MissedPolls(msgspec.Struct, frozen=True):
+    """So many of 1,000 polls are not made; 1,000 after the first poll leaves a single snapshot."""
+
+    per_mille: int
+
+
+class NoKernelLog(msgspec.Struct, frozen=True):
+    """Nothing reads the node's kernel log from here on."""
+
+
+class NoDump(msgspec.Struct, frozen=True):
+    """A rank's flight recorder is not written, and nobody notices that it is missing."""
+
+    rank: int = -1
+    """-1: of every rank on the node."""
+
+
+class ClockOff(msgspec.Struct, frozen=True):
+    """The node's wall clock is off by so much, and its producer states an error of so much."""
+
+    offset_ns: int
+    stated_error_ns: int = 0
+
+
 class NodeLost(msgspec.Struct, frozen=True):
     """Power is gone: ranks, agent and telemetry with it."""
 
@@ -125,7 +167,20 @@ class NodeLost(msgspec.Struct, frozen=True):
 GpuEffect = GpuLost | GpuCounted | GpuHeated
 RankEffect = RankStuck | RankDies | RankGivesUp | RankStrays | RankDelayed
 NetworkEffect = LinkTurned | NicCounted | NicMute | PortCounted
-Effect = KernelLine | RankEffect | GpuEffect | NetworkEffect | Slowed | HostLoaded | NodeLost
+EvidenceEffect = (
+    SamplesLost | SamplesDoubled | SamplesLate | MissedPolls | NoKernelLog | NoDump | ClockOff
+)
+"""What goes wrong with the evidence and not with the cluster."""
+Effect = (
+    KernelLine
+    | RankEffect
+    | GpuEffect
+    | NetworkEffect
+    | Slowed
+    | HostLoaded
+    | NodeLost
+    | EvidenceEffect
+)
 
 
 class Symptom(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from nemesis.schemas.channels import STEP_CHANNELS
 from nemesis.schemas.observed import Observation
 from nemesis.sim.jobs.job import Job, Rank, pid_of
 from nemesis.sim.jobs.recorder import missing, recorded
+from nemesis.sim.telemetry.evidence import Evidence
 from nemesis.sim.telemetry.world import Load, NodeDevices
 from nemesis.sim.topology.cluster import Cluster
 
@@ -25,11 +26,19 @@ WAITING_NS: Final = 300 * MS  # longer in a collective than any healthy rank: it
 class Witness:
     """The eyes of one node, one life of its producer."""
 
-    def __init__(self, cluster: Cluster, job: Job, devices: NodeDevices, origin: Origin) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        job: Job,
+        devices: NodeDevices,
+        origin: Origin,
+        evidence: Evidence,
+    ) -> None:
         self.observations: list[Observation] = []
         self._cluster: Final = cluster
         self._job: Final = job
         self._devices: Final = devices
+        self._evidence: Final = evidence
         self.origin: Final = origin
         self._kernel: Final = KernelLines(origin)
         self._period_ns: Final = cluster.cluster.sample_period_ms * MS
@@ -40,6 +49,11 @@ class Witness:
     def ranks(self) -> list[Rank]:
         """The ranks that run, or ran last, on this node."""
         return self._job.on_node(self.origin.node)
+
+    def carried(self, now_ns: int) -> list[Observation]:
+        """Take away what there is to send: what of it reaches the log now."""
+        seen, self.observations = self.observations, []
+        return self._evidence.arriving(seen, self.origin, now_ns)
 
     def describe(self, now_ns: int) -> None:
         """Tell what the node is made of."""
@@ -56,7 +70,8 @@ class Witness:
 
     def kernel_line(self, text: str, priority: int, now_ns: int) -> None:
         """The node's kernel printed a line."""
-        self.observations += self._kernel.take(text, now_ns, priority=priority)
+        if self._evidence.has_kernel_log:
+            self.observations += self._kernel.take(text, now_ns, priority=priority)
 
     def exited(self, rank: Rank, now_ns: int) -> None:
         """A rank's process ended, and nothing of it can run on."""
@@ -78,7 +93,8 @@ class Witness:
         if now_ns - self._sampled_ns >= self._period_ns:
             self._sampled_ns = now_ns
             self.observations += self._kernel.flush(now_ns)
-            self._sample(now_ns)
+            if self._evidence.polls():
+                self._sample(now_ns)
         if self.stalled(now_ns):
             self.dump(now_ns)
 
@@ -94,10 +110,11 @@ class Witness:
         job = self._cluster.job.name
         for rank in self.ranks:
             stall = (rank.epoch, rank.step)
-            if stall in self._dumped:
+            if stall in self._dumped or not self._evidence.dumps(rank.number):
                 continue
             if rank.stage in ("running", "held"):
-                self.observations.append(recorded(self.origin, job, rank, now_ns))
+                dump = recorded(self.origin, job, rank, now_ns)
+                self.observations.append(self._evidence.by_its_clock(dump))
             elif rank.stage in ("failed", "fenced") and rank.number in rank.members:
                 self.observations.append(missing(self.origin, job, rank.number, now_ns))
         self._dumped |= {(rank.epoch, rank.step) for rank in self.ranks}

@@ -1,0 +1,156 @@
+"""What the simulator assumes, from one file of parameters that are argued line by line.
+
+Why: figures on a simulated cluster are worth what its assumptions are, so these stand in one place
+with their sources, and their hash stands wherever a figure does. Not here: a scenario's own words.
+"""
+
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+
+from nemesis.schemas.errors import NemesisError
+from nemesis.streams.documents import BadDocumentError, read_document, read_toml
+
+DEFAULT: Final = Path(__file__).with_name("params.toml")
+Quartiles = Annotated[tuple[float, float, float, float, float], "minimum to maximum"]
+"""A distribution: minimum, quartiles and maximum, straight in between."""
+
+
+class BadParamsError(NemesisError):
+    """A file of parameters that cannot be used."""
+
+    exit_code = 2
+
+
+class GpuParams(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What GPUs of one family read, by what they do."""
+
+    power_limit_w: int
+    power_idle_w: Quartiles
+    power_stalled_w: Quartiles
+    power_training_w: Quartiles
+    temp_idle_c: Quartiles
+    temp_stalled_c: Quartiles
+    temp_training_c: Quartiles
+    memory_temp_idle_c: Quartiles
+    memory_temp_stalled_c: Quartiles
+    memory_temp_training_c: Quartiles
+    sm_clock_mhz: int
+    sm_clock_idle_mhz: int
+    memory_clock_mhz: int
+    pcie_gen: int
+    nvlink_links: int
+    banks: int
+    memory_mib: int
+
+
+class GpuNoise(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What all GPUs have in common."""
+
+    power_ppm: int
+    """Of the power: how far one reading lies from the next, either way."""
+    sm_clock_steps: int
+    thermal_s: int
+    """How fast a heat sink follows its load."""
+    utilization_training_ppm: int
+    pcie_replays_at_start_max: int
+    ce_days: int
+
+
+class NicParams(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What a NIC counts while all is well."""
+
+    load_ppm: int
+    load_noise_ppm: int
+    out_of_sequence_per_s: int
+    ecn_marked_per_s: int
+    adp_retrans_at_start_max: int
+    rcv_errors_at_start_max: int
+    share_with_history_ppm: int
+    fec_corrected_bits_per_s: int
+    module_temp_c: Quartiles
+
+
+class HostParams(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What a host reads while all is well."""
+
+    cpu_pressure_idle_ppm: Quartiles
+    cpu_pressure_training_ppm: Quartiles
+    run_queue_wait_ppm: Quartiles
+    memory_pressure_ppm: Quartiles
+    io_pressure_ppm: Quartiles
+    memory_mib: int
+    memory_used_idle_ppm: Quartiles
+    memory_used_training_ppm: Quartiles
+    disk_utilization_ppm: Quartiles
+    disk_latency_us: Quartiles
+    page_faults_per_s: Quartiles
+    thp_fallback_per_s: Quartiles
+    loader_wait_ppm: Quartiles
+    numa_remote_ppm: Quartiles
+
+
+class StepParams(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """How healthy ranks differ."""
+
+    jitter_per_mille: int
+    """A step's compute takes up to so much longer, evenly."""
+
+
+class Params(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A file of parameters."""
+
+    gpu: dict[str, GpuParams]
+    """By family: `h100`."""
+    gpu_noise: GpuNoise
+    nic: NicParams
+    host: HostParams
+    steps: StepParams
+    sha256: str = ""
+    """Of the file, so that a figure says what it assumes."""
+
+    def gpu_family(self, model: str) -> GpuParams:
+        """The parameters of a GPU by the name of its model: of the longest family in it.
+
+        Raises:
+            BadParamsError: no family is part of the name.
+        """
+        known = [name for name in self.gpu if name in model.lower()]
+        if not known:
+            families = ", ".join(sorted(self.gpu))
+            raise BadParamsError(f"no parameters for GPU model {model!r}: there are {families}")
+        return self.gpu[max(known, key=len)]
+
+
+@cache
+def load_params(path: Path = DEFAULT) -> Params:
+    """The parameters that a file gives.
+
+    Raises:
+        BadParamsError: no such file, not TOML, or a field that is missing, unknown or impossible.
+    """
+    try:
+        document = read_toml(path)
+        digest = sha256(read_document(path)).hexdigest()
+        params = msgspec.convert({**document, "sha256": digest}, Params)
+    except BadDocumentError as error:
+        raise BadParamsError(error.message) from error
+    except msgspec.ValidationError as error:
+        raise BadParamsError(f"{path}: {error}") from error
+    for name in _falling(msgspec.to_builtins(params)):
+        raise BadParamsError(f"{path}: {name} must not fall: minimum, quartiles, maximum")
+    return params
+
+
+def _falling(section: dict[str, object], prefix: str = "") -> list[str]:
+    """Distributions whose numbers are not in order, by their dotted names."""
+    found: list[str] = []
+    for name, value in section.items():
+        if isinstance(value, dict):
+            found += _falling(value, f"{prefix}{name}.")
+        elif isinstance(value, list | tuple) and sorted(value) != list(value):
+            found.append(f"{prefix}{name}")
+    return found

@@ -28,6 +28,9 @@ GPU_CHANNELS: Final = (
     "nvlink_replay_count",
     "nvlink_crc_count",
     "utilization_ppm",
+    "pcie_width",  # lanes in use now, NVML CurrPcieLinkWidth
+    "pcie_generation",
+    "nvlink_recovery_count",  # links that were trained anew and came back
 )
 NIC_CHANNELS: Final = (
     "port_up",  # 0 or 1
@@ -42,6 +45,14 @@ NIC_CHANNELS: Final = (
     "tx_pause_duration_us",
     "xmit_bytes",
     "rcv_bytes",
+    "fec_corrected_bits_count",  # ethtool -S: rx_corrected_bits_phy
+    "fec_uncorrectable_count",  # rx_pcs_symbol_err_phy: beyond correction
+    "crc_error_count",  # rx_crc_errors_phy
+    "discard_count",  # rx_discards_phy: no buffer
+    "cnp_sent_count",  # np_cnp_sent: told a sender to slow down
+    "cnp_handled_count",  # rp_cnp_handled: was told to
+    "retries_exceeded_count",  # req_transport_retries_exceeded: a queue pair gave up
+    "remote_access_error_count",
 )
 HOST_CHANNELS: Final = (
     "cpu_pressure_ppm",
@@ -53,6 +64,11 @@ HOST_CHANNELS: Final = (
     "dimm_ue_count",
     "cpu_steal_ppm",
     "numa_remote_ppm",  # memory accesses of the job's processes that left their NUMA node
+    "thp_fault_fallback_count",  # /proc/vmstat: no huge page was to be had
+    "compact_stall_count",
+    "oom_kill_count",
+    "disk_wait_ppm",  # time in which the busiest disk had requests waiting
+    "clock_offset_ns",  # against the time server, as chrony or PTP measures it; signed
 )
 STEP_CHANNELS: Final = (
     "rank",
@@ -61,4 +77,8 @@ STEP_CHANNELS: Final = (
     "enqueued_count",
     "completed_count",
     "own_ns",  # of step_ns: until the rank entered the step's collective; the rest is waiting
+    "data_wait_ns",  # of own_ns: for the next batch
+    "save_ns",  # of own_ns: writing a checkpoint
+    "nonfinite_count",  # NaN and infinite values in this rank's own gradients
+    "state_checksum",  # of its parameters after the step, equal over replicas
 )

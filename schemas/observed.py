@@ -144,6 +144,10 @@ class PortSeen(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, gc
     rx_pause_us: Count = 0
     tx_pause_us: Count = 0
     link_downed_count: Count = 0
+    fec_uncorrectable_count: Count = 0
+    """Code words that forward error correction could not put right."""
+    pfc_deadlock_count: Count = 0
+    """Times that the switch's watchdog took a paused queue for a deadlock."""
 
 
 class FabricSampled(Observation, kw_only=True, frozen=True):

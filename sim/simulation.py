@@ -13,32 +13,34 @@ from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.sim.agent import Agent, Surroundings
 from nemesis.sim.faults.symptoms import (
-    ClockOff,
     Fault,
-    GpuCounted,
-    GpuHeated,
-    GpuLost,
-    HostLoaded,
+    GpuEffect,
+    HostEffect,
     KernelLine,
     LinkTurned,
-    MissedPolls,
     NetworkEffect,
     NicCounted,
     NicMute,
+    NicReads,
+    NicRises,
+    NicSlowed,
+    NodeEffect,
     NodeLost,
-    NoDump,
-    NoKernelLog,
+    NodeReturned,
     PortCounted,
+    PortRises,
     RankDelayed,
     RankDies,
     RankEffect,
     RankGivesUp,
+    RankPrints,
+    RankReads,
     RankStrays,
     RankStuck,
-    SamplesDoubled,
-    SamplesLate,
-    SamplesLost,
+    SettingChanged,
     Slowed,
+    SwitchLost,
+    SwitchReturned,
     Symptom,
 )
 from nemesis.sim.jobs.job import Job, StepDone
@@ -78,6 +80,8 @@ class Simulation:
             for leaf in cluster.leaves
         }
         self.lost_nodes: Final[set[str]] = set()
+        self.lost_switches: Final[set[str]] = set()
+        self._boots: Final[dict[str, int]] = {}
         self.faults_injected_count = 0
         self._start_ns: Final = start_ns
         self._now_ns = start_ns
@@ -118,6 +122,7 @@ class Simulation:
             node: agent.witness.load(now_ns) for node, agent in self.agents.items()
         }
         self.world.advance(elapsed_ns, load)
+        self.fabric.advance(elapsed_ns)
         truths: list[FaultInjected | MembershipFormed] = []
         while self._onsets and self._start_ns + self._onsets[0].began_ns <= now_ns:
             self.faults_injected_count += 1
@@ -130,8 +135,9 @@ class Simulation:
         for node, agent in self.agents.items():
             cut_off = self._evidence[node].is_cut_off(now_ns)
             agent.tick(now_ns, connected=connected(node) and not cut_off)
-        for collector in self.collectors.values():
-            collector.look(now_ns)
+        for switch, collector in self.collectors.items():
+            if switch not in self.lost_switches:
+                collector.look(now_ns)
         return truths + self._new_memberships()
 
     def restart_agent(self, node: str, now_ns: int) -> Agent:
@@ -140,13 +146,15 @@ class Simulation:
         return self.agents[node]
 
     def _agent(self, node: str, start_ns: int) -> Agent:
+        boot = self._boots.get(node, 1)
         agent = Agent(
             node,
             self._around,
             self.world[node],
             self._evidence[node],
-            folder=self.folder / node,
-            boot_id=f"{node}-boot",
+            # what a node kept of its plans is void after a boot
+            folder=self.folder / node if boot == 1 else self.folder / node / f"boot{boot}",
+            boot_id=f"{node}-boot" if boot == 1 else f"{node}-boot{boot}",
             start_ns=start_ns,
         )
         agent.begin(start_ns)
@@ -154,36 +162,48 @@ class Simulation:
 
     def _strike(self, symptom: Symptom, at_ns: int) -> None:
         node, effect = symptom.node, symptom.effect
-        if node in self.lost_nodes:
+        if node in self.lost_nodes and not isinstance(effect, NodeReturned):
             return
+        if isinstance(effect, KernelLine):
+            self.agents[node].witness.kernel_line(effect.text, effect.priority, at_ns)
+        elif isinstance(effect, RankEffect):
+            self._strike_rank(effect, node, at_ns)
+        elif isinstance(effect, GpuEffect | HostEffect):
+            self.world[node].suffer(effect)
+        elif isinstance(effect, NetworkEffect):
+            self._strike_network(effect, node, at_ns)
+        elif isinstance(effect, NodeEffect):
+            self._strike_node(effect, node, at_ns)
+        else:
+            self._evidence[node].suffer(effect, at_ns)
+
+    def _strike_node(self, effect: NodeEffect, node: str, at_ns: int) -> None:
         match effect:
-            case KernelLine():
-                self.agents[node].witness.kernel_line(effect.text, effect.priority, at_ns)
-            case RankStuck() | RankDies() | RankGivesUp() | RankStrays() | RankDelayed():
-                self._strike_rank(effect, node, at_ns)
             case Slowed():
                 self.job.slow(node, effect.index, effect.per_mille)
-            case LinkTurned() | PortCounted() | NicMute() | NicCounted():
-                self._strike_network(effect, node, at_ns)
-            case GpuLost() | GpuCounted() | GpuHeated() | HostLoaded():
-                self.world[node].suffer(effect)
-            case (
-                SamplesLost()
-                | SamplesDoubled()
-                | SamplesLate()
-                | MissedPolls()
-                | NoKernelLog()
-                | NoDump()
-                | ClockOff()
-            ):
-                self._evidence[node].suffer(effect, at_ns)
+            case SettingChanged():
+                witness = self.agents[node].witness
+                witness.setting(effect.component, effect.name, effect.value, at_ns)
             case NodeLost():
                 for rank in self.job.on_node(node):
                     self.job.kill(rank.number, 0)
                 self.lost_nodes.add(node)
+                self._boots[node] = self._boots.get(node, 1) + 1
                 del self.agents[node]
+            case NodeReturned():
+                self._return(node, at_ns)
             case _:
                 assert_never(effect)
+
+    def _return(self, node: str, at_ns: int) -> None:
+        """Boot a node that was lost: nothing of what it ran is known to it."""
+        if node not in self.lost_nodes:
+            return
+        for rank in self.job.on_node(node):
+            self.job.fence(rank.number)
+        self.lost_nodes.discard(node)
+        self.world[node].boot()
+        self.agents[node] = self._agent(node, at_ns)
 
     def _strike_rank(self, effect: RankEffect, node: str, at_ns: int) -> None:
         rank = self.job.ranks.get(effect.rank)
@@ -199,7 +219,12 @@ class Simulation:
             case RankStrays():
                 self.job.stray(effect.rank, effect.differs_in)
             case RankDelayed():
-                self.job.delay(effect.rank, effect.delay_ns)
+                self.job.delay(effect.rank, effect.delay_ns, effect.waits_for)
+            case RankPrints():
+                witness = self.agents[node].witness
+                witness.printed(effect.rank, effect.source, effect.text, at_ns)
+            case RankReads():
+                self.job.readings[effect.rank] = dict(effect.readings)
             case _:
                 assert_never(effect)
 
@@ -220,13 +245,30 @@ class Simulation:
                 self._turn_link(effect, node, at_ns)
             case PortCounted():
                 self.fabric.count(self._port(node, effect.nic), effect.rises)
+            case PortRises():
+                self.fabric.rise(effect.port, effect.per_s)
+            case SwitchLost() | SwitchReturned():
+                self._turn_switch(effect.switch, at_ns, up=isinstance(effect, SwitchReturned))
+            case NicSlowed():
+                self.job.congest(node, effect.nic, effect.per_mille)
             case NicMute():
                 self.world[node].suffer(effect)
                 self.job.cut(node, effect.nic)
-            case NicCounted():
+            case NicCounted() | NicRises() | NicReads():
                 self.world[node].suffer(effect)
             case _:
                 assert_never(effect)
+
+    def _turn_switch(self, switch: str, at_ns: int, *, up: bool) -> None:
+        """Every NIC that is plugged into it loses its link or gets it back."""
+        for node in self.cluster.node_names:
+            for index, nic in enumerate(self.cluster.nics_of(node)):
+                if nic.switch_port.startswith(f"port/{switch}/") and node not in self.lost_nodes:
+                    self._turn_link(LinkTurned(index, up), node, at_ns)
+        if up:
+            self.lost_switches.discard(switch)
+        else:
+            self.lost_switches.add(switch)
 
     def _turn_link(self, effect: LinkTurned, node: str, at_ns: int) -> None:
         """Both ends see it, and the rank behind it is cut off or reached again."""

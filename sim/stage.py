@@ -102,6 +102,7 @@ class Stage:
                 due_ns = now_ns + round(pause_s * self._clock.speed * 1e9)
                 truths = self.simulation.advance(now_ns, self._connected)
                 await self._cut_lost_nodes()
+                self._carry_returned_nodes()
                 self._wake_links()
                 for truth in truths:
                     self._entries.put_nowait(truth)
@@ -153,6 +154,11 @@ class Stage:
 
     def _connected(self, node: str) -> bool:
         return self._links[node].connected
+
+    def _carry_returned_nodes(self) -> None:
+        for node, link in self._links.items():
+            if node not in self._carrying and node not in self.simulation.lost_nodes:
+                self._carrying[node] = asyncio.create_task(link.run(), name=f"link of {node}")
 
     async def _cut_lost_nodes(self) -> None:
         for node in self.simulation.lost_nodes & self._carrying.keys():

@@ -42,7 +42,8 @@ _INT64: Final = np.dtype("<i8")
 _RANK, _STEP, _STEP_NS, _OWN_NS = (
     STEP_CHANNELS.index(name) for name in ("rank", "step", "step_ns", "own_ns")
 )
-_AT_NS, _PERIOD_NS, _COLUMNS = len(STEP_CHANNELS), len(STEP_CHANNELS) + 1, len(STEP_CHANNELS) + 2
+_WIDTH: Final = _OWN_NS + 1  # of the channels that are read here; a newer producer has more
+_AT_NS, _PERIOD_NS, _COLUMNS = _WIDTH, _WIDTH + 1, _WIDTH + 2
 _ROUNDS_MASK: Final = (1 << ROUNDS_KEPT) - 1
 
 
@@ -216,23 +217,22 @@ def _take(job: JobSteps, facts: Sequence[Fact]) -> None:
 
 def _is_sound(fact: Fact) -> bool:
     count, size = fact.data.step_count, len(fact.data.steps)
-    return bool(size % (8 * count) == 0 and size >= 8 * count * len(STEP_CHANNELS))
+    return bool(size % (8 * count) == 0 and size >= 8 * count * _WIDTH)
 
 
 def _rows(facts: Sequence[Fact]) -> Longs:
     """The rows of all samples, with the time and the period of their polls."""
     blocks = [fact.data.steps for fact in facts]
     counts = [fact.data.step_count for fact in facts]
-    width = len(STEP_CHANNELS)
-    if any(len(block) != 8 * width * count for block, count in zip(blocks, counts, strict=True)):
+    if any(len(block) != 8 * _WIDTH * count for block, count in zip(blocks, counts, strict=True)):
         blocks = [  # a newer producer has channels of which nothing is known here
-            np.frombuffer(block, _INT64).reshape(count, -1)[:, :width].tobytes()
+            np.frombuffer(block, _INT64).reshape(count, -1)[:, :_WIDTH].tobytes()
             for block, count in zip(blocks, counts, strict=True)
         ]
     table = np.empty((sum(counts), _COLUMNS), np.int64)
-    table[:, :width] = np.frombuffer(b"".join(blocks), _INT64).reshape(-1, width)
+    table[:, :_WIDTH] = np.frombuffer(b"".join(blocks), _INT64).reshape(-1, _WIDTH)
     polled = [(fact.at_ns, min(fact.data.period_ns, STEP_NS_MAX)) for fact in facts]
-    table[:, width:] = np.repeat(np.array(polled, np.int64), counts, axis=0)
+    table[:, _WIDTH:] = np.repeat(np.array(polled, np.int64), counts, axis=0)
     return table
 
 

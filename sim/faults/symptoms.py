@@ -1,9 +1,15 @@
 """What faults do to the simulated cluster, one struct an effect, and when: symptoms of a fault."""
 
+from typing import Literal
+
 import msgspec
 from msgspec.structs import replace
 
-from nemesis.schemas.codes import Action, FaultClass
+from nemesis.schemas.codes import Action, FaultClass, LogSource
+from nemesis.sim.faults.causal import Cause, Expected
+
+Readings = tuple[tuple[str, int], ...]
+"""(channel, value)."""
 
 
 class KernelLine(msgspec.Struct, frozen=True):
@@ -41,8 +47,8 @@ class RankStrays(msgspec.Struct, frozen=True):
     """A rank's next collective is not that of the others."""
 
     rank: int
-    differs_in: str
-    """operation or size."""
+    differs_in: Literal["operation", "size", "order", "absent"]
+    """absent: it never calls it."""
 
 
 class RankDelayed(msgspec.Struct, frozen=True):
@@ -50,6 +56,23 @@ class RankDelayed(msgspec.Struct, frozen=True):
 
     rank: int
     delay_ns: int
+    waits_for: Literal["", "data", "save"] = ""
+    """What its own timers book the time under."""
+
+
+class RankPrints(msgspec.Struct, frozen=True):
+    """A rank's process writes a line."""
+
+    rank: int
+    source: LogSource
+    text: str
+
+
+class RankReads(msgspec.Struct, frozen=True):
+    """Channels of a rank's step rows that its training code fills read so from here on."""
+
+    rank: int
+    readings: Readings
 
 
 class Slowed(msgspec.Struct, frozen=True):
@@ -73,6 +96,13 @@ class GpuCounted(msgspec.Struct, frozen=True):
     rises: tuple[tuple[str, int], ...]
 
 
+class GpuReads(msgspec.Struct, frozen=True):
+    """Gauges of a GPU read so from here on, whatever it does; none: as ever."""
+
+    index: int
+    readings: Readings
+
+
 class GpuHeated(msgspec.Struct, frozen=True):
     """A GPU runs at this temperature and clock, for these reasons; reasons 0: as ever."""
 
@@ -89,6 +119,26 @@ class HostLoaded(msgspec.Struct, frozen=True):
     pressure_ppm: int
     run_queue_wait_ppm: int
     steal_ppm: int
+
+
+class HostReads(msgspec.Struct, frozen=True):
+    """Gauges of a host read about so from here on; none: as ever."""
+
+    readings: Readings
+
+
+class HostCounted(msgspec.Struct, frozen=True):
+    """Counters of a host rise by so much."""
+
+    rises: Readings
+
+
+class SettingChanged(msgspec.Struct, frozen=True):
+    """A setting of a component of a node is another one than everywhere else."""
+
+    component: str
+    name: str
+    value: str
 
 
 class LinkTurned(msgspec.Struct, frozen=True):
@@ -109,6 +159,46 @@ class NicMute(msgspec.Struct, frozen=True):
     """A NIC moves no data any more, its port stays up."""
 
     nic: int
+
+
+class NicRises(msgspec.Struct, frozen=True):
+    """Counters of a NIC rise by so much a second from here on; none: no more."""
+
+    nic: int
+    per_s: Readings
+
+
+class NicReads(msgspec.Struct, frozen=True):
+    """Gauges of a NIC read so from here on; none: as ever."""
+
+    nic: int
+    readings: Readings
+
+
+class NicSlowed(msgspec.Struct, frozen=True):
+    """Collectives that cross a NIC take this much longer from here on; 0: as ever."""
+
+    nic: int
+    per_mille: int
+
+
+class PortRises(msgspec.Struct, frozen=True):
+    """Counters of a switch port rise by so much a second from here on; none: no more."""
+
+    port: str
+    per_s: Readings
+
+
+class SwitchLost(msgspec.Struct, frozen=True):
+    """A switch stops: its links are down, its collector reads nothing."""
+
+    switch: str
+
+
+class SwitchReturned(msgspec.Struct, frozen=True):
+    """It forwards again."""
+
+    switch: str
 
 
 class PortCounted(msgspec.Struct, frozen=True):
@@ -164,22 +254,25 @@ class NodeLost(msgspec.Struct, frozen=True):
     """Power is gone: ranks, agent and telemetry with it."""
 
 
-GpuEffect = GpuLost | GpuCounted | GpuHeated
-RankEffect = RankStuck | RankDies | RankGivesUp | RankStrays | RankDelayed
-NetworkEffect = LinkTurned | NicCounted | NicMute | PortCounted
+class NodeReturned(msgspec.Struct, frozen=True):
+    """Power is back: another boot, volatile counters at zero, no ranks."""
+
+
+GpuEffect = GpuLost | GpuCounted | GpuReads | GpuHeated
+RankEffect = RankStuck | RankDies | RankGivesUp | RankStrays | RankDelayed | RankPrints | RankReads
+HostEffect = HostLoaded | HostReads | HostCounted
+NicEffect = NicCounted | NicRises | NicReads | NicMute
+"""What a NIC's own readings show."""
+NetworkEffect = (
+    LinkTurned | NicEffect | NicSlowed | PortCounted | PortRises | SwitchLost | SwitchReturned
+)
+NodeEffect = Slowed | SettingChanged | NodeLost | NodeReturned
 EvidenceEffect = (
     SamplesLost | SamplesDoubled | SamplesLate | MissedPolls | NoKernelLog | NoDump | ClockOff
 )
 """What goes wrong with the evidence and not with the cluster."""
 Effect = (
-    KernelLine
-    | RankEffect
-    | GpuEffect
-    | NetworkEffect
-    | Slowed
-    | HostLoaded
-    | NodeLost
-    | EvidenceEffect
+    KernelLine | RankEffect | GpuEffect | HostEffect | NetworkEffect | NodeEffect | EvidenceEffect
 )
 
 
@@ -217,6 +310,14 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     stalls: bool
     """The job stands still from its onset on."""
     symptoms: tuple[Symptom, ...]
+    chain: tuple[Cause, ...] = ()
+    """What caused what, the root first."""
+    evidence: tuple[Expected, ...] = ()
+    """What the log must show of it."""
+    innocent: tuple[str, ...] = ()
+    """Components that are loud though nothing is wrong with them."""
+    repaired_ns: int = -1
+    """When it was mended or ended by itself, from the start of the run; -1: not in this run."""
 
     def later(self, by_ns: int) -> "Fault":
         """The same, so much later."""
@@ -225,4 +326,5 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
             began_ns=self.began_ns + by_ns,
             onset_ns=self.onset_ns + by_ns,
             over_ns=self.over_ns + by_ns,
+            repaired_ns=self.repaired_ns + by_ns if self.repaired_ns >= 0 else -1,
         )

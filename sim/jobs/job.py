@@ -49,12 +49,19 @@ class Rank(msgspec.Struct):
     """How long the last step took, waiting for the others included."""
     own_ns: int = 0
     """Of it: until the rank entered the step's collective."""
+    data_wait_ns: int = 0
+    """Of own_ns: for the next batch."""
+    save_ns: int = 0
+    """Of own_ns: writing a checkpoint."""
+    due: dict[str, int] = {}
+    """How long it waits, for what, in the step that it is in."""
     completed_count: int = 0
     """Collectives that it finished in this process group."""
     arrivals: list[tuple[int, int]] = []
     """(collective, when it was enqueued), the last ones."""
     strays: str = ""
-    """In what its next collective differs from that of the others: operation or size."""
+    """In what its next collective differs from that of the others: operation, size or order; or
+    absent: it never calls it."""
     returncode: int | None = None
 
 
@@ -93,7 +100,11 @@ class Job:
         self._width: Final = cluster.ranks_per_node
         self._slow: Final[dict[tuple[str, int], int]] = {}
         """Per mille of a place: GPU `index` of a node, or -1 for all of it, unevenly."""
-        self._delayed: Final[dict[int, int]] = {}
+        self._delayed: Final[dict[int, tuple[int, str]]] = {}
+        self._congested: Final[dict[tuple[str, int], int]] = {}
+        """Per mille by which a collective takes longer that crosses a place's NIC."""
+        self.readings: Final[dict[int, dict[str, int]]] = {}
+        """What a rank's training code reads otherwise than all others', by channel."""
         self._cut: Final[set[tuple[str, int]]] = set()
         self._mended_ns = start_ns
         for rank in self.ranks.values():
@@ -126,11 +137,22 @@ class Job:
 
     def stray(self, number: int, differs_in: str) -> None:
         """The rank calls another collective than the others, and does so again after a rejoin."""
-        self.ranks[number].strays = differs_in
+        rank = self.ranks[number]
+        rank.strays = differs_in
+        if differs_in == "absent":
+            rank.ready_ns = NEVER_NS
 
-    def delay(self, number: int, delay_ns: int) -> None:
-        """The rank's next step takes so much longer."""
-        self._delayed[number] = delay_ns
+    def delay(self, number: int, delay_ns: int, waits_for: str = "") -> None:
+        """The rank's next step takes so much longer: for data, to save, or nobody knows."""
+        self._delayed[number] = delay_ns, waits_for
+
+    def congest(self, node: str, index: int, per_mille: int) -> None:
+        """Collectives that cross a place's NIC take this much longer from here on; 0: as ever."""
+        self._congested[node, index] = per_mille
+
+    def checksum(self, step: int) -> int:
+        """Of the parameters after a step, equal over all replicas."""
+        return (self._seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9) >> 1 & (2**62 - 1)
 
     def slow(self, node: str, index: int, per_mille: int) -> None:
         """Compute at a place takes this much longer from the next step on; index -1: the node."""
@@ -176,6 +198,8 @@ class Job:
         rank.completed_count, rank.arrivals = 0, []
         rank.began_ns = now_ns + self._model.shrink_ms * MS
         rank.ready_ns = rank.began_ns + self._compute_ns(rank)
+        if rank.strays == "absent":
+            rank.ready_ns = NEVER_NS
 
     def start(
         self,
@@ -240,10 +264,18 @@ class Job:
             if not together:
                 continue
             began_ns = max(self._mended_ns, *(each.ready_ns for each in group))
-            at_ns = began_ns + self._model.allreduce_ms * MS
+            at_ns = began_ns + self._allreduce_ns(group)
             if at_ns <= now_ns and (best is None or at_ns < best[1]):
                 best = group, at_ns
         return best
+
+    def _allreduce_ns(self, group: list[Rank]) -> int:
+        """As long as its slowest hop takes."""
+        worst = 0
+        if self._congested:
+            places = ((each.node, each.number % self._width) for each in group)
+            worst = max(self._congested.get(place, 0) for place in places)
+        return self._model.allreduce_ms * MS * (1000 + worst) // 1000
 
     def _complete(self, group: list[Rank], at_ns: int) -> None:
         for rank in group:
@@ -253,6 +285,8 @@ class Job:
             rank.step += 1
             rank.step_ns = at_ns - rank.began_ns
             rank.own_ns = rank.ready_ns - rank.began_ns
+            rank.data_wait_ns = rank.due.get("data", 0)
+            rank.save_ns = rank.due.get("save", 0)
             rank.began_ns = at_ns
             rank.ready_ns = at_ns + self._compute_ns(rank)
         first = group[0]
@@ -264,5 +298,6 @@ class Job:
         draw += self._slow.get((rank.node, rank.number % self._width), 0)
         if of_host := self._slow.get((rank.node, -1), 0):
             draw += of_host * random.randrange(700, 1_300) // 1000
-        delay_ns = self._delayed.pop(rank.number, 0)
+        delay_ns, waits_for = self._delayed.pop(rank.number, (0, ""))
+        rank.due = {waits_for: delay_ns}
         return self._model.step_ms * MS * (1000 + draw) // 1000 + delay_ns

@@ -62,7 +62,8 @@ def missing(origin: Origin, job: str, rank: int, now_ns: int) -> CollectiveRecor
 
 
 def _entry(number: int, created_ns: int, completed: bool, *, strays: str = "") -> dict[str, Any]:
-    gathers = strays == "operation"
+    # torch, ProcessGroupNCCL::_allgather_base, _reduce_scatter_base
+    other = {"operation": "nccl:_all_gather_base", "order": "nccl:_reduce_scatter_base"}
     size = STRAY_SIZE if strays == "size" else GRADIENT_BUCKET
     return {
         "record_id": number,
@@ -71,8 +72,7 @@ def _entry(number: int, created_ns: int, completed: bool, *, strays: str = "") -
         "collective_seq_id": number,
         "p2p_seq_id": 0,
         "op_id": number,
-        # torch, ProcessGroupNCCL::_allgather_base
-        "profiling_name": "nccl:_all_gather_base" if gathers else "nccl:all_reduce",
+        "profiling_name": other.get(strays, "nccl:all_reduce"),
         "time_created_ns": created_ns,
         "input_sizes": [[size]],
         "input_dtypes": ["BFloat16"],

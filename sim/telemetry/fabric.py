@@ -11,7 +11,10 @@ from msgspec.structs import replace
 from nemesis.producers.fabric import fabric_inventory_of, fabric_of
 from nemesis.producers.origin import Origin
 from nemesis.schemas.observed import Observation, PortDescribed, PortSeen
+from nemesis.sim.faults.symptoms import Readings
 from nemesis.sim.topology.cluster import Cluster
+
+SECOND_NS: Final = 1_000_000_000
 
 
 class Fabric:
@@ -20,6 +23,8 @@ class Fabric:
     def __init__(self, cluster: Cluster) -> None:
         self._ports: Final[dict[str, PortSeen]] = {}
         self._by_leaf: Final[dict[str, list[str]]] = {leaf: [] for leaf in cluster.leaves}
+        self._per_s: Final[dict[str, Readings]] = {}
+        self._due_ns: Final[dict[str, int]] = {}
         for node in cluster.node_names:
             for nic in cluster.nics_of(node):
                 port = nic.switch_port
@@ -33,6 +38,19 @@ class Fabric:
         self._ports[port] = replace(
             seen, up=up, link_downed_count=seen.link_downed_count + int(downed)
         )
+
+    def advance(self, elapsed_ns: int) -> None:
+        """Let counters rise that do so by themselves."""
+        for port, per_s in self._per_s.items():
+            due = self._due_ns.get(port, 0) + elapsed_ns
+            self._due_ns[port] = due % SECOND_NS
+            self.count(port, [(name, each * (due // SECOND_NS)) for name, each in per_s])
+
+    def rise(self, port: str, per_s: Readings) -> None:
+        """Counters of a port rise by so much a second from here on; none: no more."""
+        self._per_s.pop(port, None)
+        if per_s:
+            self._per_s[port] = per_s
 
     def count(self, port: str, rises: Iterable[tuple[str, int]]) -> None:
         """Counters of a port rise, by their names in PortSeen."""

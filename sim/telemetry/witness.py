@@ -8,16 +8,19 @@ from typing import Final
 
 from nemesis.producers.inventory import inventory_of
 from nemesis.producers.kernel import KernelLines
+from nemesis.producers.log_line import log_line_of
 from nemesis.producers.origin import Origin
 from nemesis.producers.process import exit_of
 from nemesis.producers.sample import block_of, sample_of
+from nemesis.producers.setting import setting_of
 from nemesis.schemas.channels import STEP_CHANNELS
+from nemesis.schemas.codes import LogSource
 from nemesis.schemas.observed import Observation
 from nemesis.sim.jobs.job import Job, Rank, pid_of
 from nemesis.sim.jobs.recorder import missing, recorded
 from nemesis.sim.telemetry.evidence import Evidence
 from nemesis.sim.telemetry.world import Load, NodeDevices
-from nemesis.sim.topology.cluster import Cluster
+from nemesis.sim.topology.cluster import SETTINGS, Cluster
 
 MS: Final = 1_000_000
 WAITING_NS: Final = 300 * MS  # longer in a collective than any healthy rank: it spins
@@ -66,6 +69,21 @@ class Witness:
                 nics=cluster.nics_of(node),
                 model=cluster.node.model,
             )
+        )
+        for name, value in SETTINGS.items():
+            self.setting(f"node/{node}", name, value, now_ns)
+
+    def setting(self, component: str, name: str, value: str, now_ns: int) -> None:
+        """Something is set so, or is now."""
+        self.observations.append(
+            setting_of(self.origin, now_ns, component=component, name=name, value=value)
+        )
+
+    def printed(self, rank: int, source: LogSource, text: str, now_ns: int) -> None:
+        """A rank's process, or its launcher, wrote a line."""
+        job, pid = self._cluster.job.name, pid_of(rank)
+        self.observations.append(
+            log_line_of(self.origin, now_ns, source=source, text=text, job=job, rank=rank, pid=pid)
         )
 
     def kernel_line(self, text: str, priority: int, now_ns: int) -> None:
@@ -141,7 +159,12 @@ class Witness:
                 "enqueued_count": rank.completed_count + (rank.ready_ns <= now_ns),
                 "completed_count": rank.completed_count,
                 "own_ns": rank.own_ns,
+                "data_wait_ns": rank.data_wait_ns,
+                "save_ns": rank.save_ns,
+                "nonfinite_count": 0,
+                "state_checksum": self._job.checksum(rank.step),
             }
+            | self._job.readings.get(rank.number, {})
             for rank in self.ranks
             if rank.stage == "running"
         ]

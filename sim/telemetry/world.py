@@ -21,9 +21,17 @@ from nemesis.sim.faults.symptoms import (
     GpuEffect,
     GpuHeated,
     GpuLost,
+    GpuReads,
+    HostCounted,
+    HostEffect,
     HostLoaded,
+    HostReads,
     NicCounted,
+    NicEffect,
     NicMute,
+    NicReads,
+    NicRises,
+    Readings,
 )
 from nemesis.sim.topology.cluster import Cluster
 
@@ -42,6 +50,9 @@ _UTILIZATION_PPM: Final[Mapping[Load, int]] = {
 THERMAL_NS: Final = 20_000_000_000  # a heat sink follows its load over some tens of seconds
 # 8 NICs a node at 400 Gbit/s; a gradient all-reduce keeps them busy a small part of each step.
 NIC_BYTES_PER_S: Final = 5_000_000_000
+SECOND_NS: Final = 1_000_000_000
+PCIE: Final = (16, 5)  # width, generation: "Current 16x", "Gen 5" of the H100 above
+_VOLATILE: Final = ("dram_ce_count", "dram_ue_count", "sram_ce_count", "sram_ue_count")
 PCIE_REPLAYS_AT_START: Final = 9  # "Replays Since Reset: 9" on the healthy H100 above
 _GPU: Final = {name: at for at, name in enumerate(GPU_CHANNELS)}
 _NIC: Final = {name: at for at, name in enumerate(NIC_CHANNELS)}
@@ -69,6 +80,13 @@ class NodeDevices:
         self._mute = np.zeros(nics, bool)
         self._heated: dict[int, GpuHeated] = {}
         self._loaded = HostLoaded(0, 0, 0)
+        self._gpu_reads: dict[int, Readings] = {}
+        self._nic_reads: dict[int, Readings] = {}
+        self._nic_per_s = np.zeros_like(self._nic)
+        self._nic_due = np.zeros_like(self._nic)
+        """What rose and is less than one, times a second in ns."""
+        self._host_reads: Readings = ()
+        self._host_counts = np.zeros(len(HOST_CHANNELS), np.int64)
         self._load: Load = "idle"
         self._due_ns = 0
         """Time that has passed under the load and shows in no device yet."""
@@ -95,11 +113,26 @@ class NodeDevices:
             carries = (self._nic[:, _NIC["port_up"]] == 1) & ~self._mute
             for channel in ("xmit_bytes", "rcv_bytes"):
                 self._nic[:, _NIC[channel]] += moved * jitter // 1_000 * carries
+        self._nic_due += self._nic_per_s * elapsed_ns
+        self._nic += self._nic_due // SECOND_NS
+        self._nic_due %= SECOND_NS
         # one corrected bit flip per GPU and some weeks: rare, and no sign of anything
         flips = self._random.random(self._lost.shape[0]) < elapsed_ns / 2e15
         self._counters[:, _GPU["dram_ce_count"]] += flips
 
-    def suffer(self, effect: GpuEffect | NicCounted | NicMute | HostLoaded) -> None:
+    def boot(self) -> None:
+        """What is counted since the driver was loaded starts anew; nothing of a fault is left."""
+        self._lost[:] = False
+        self._counters[:, [_GPU[name] for name in _VOLATILE]] = 0
+        self._nic[:, 2:] = 0
+        self._heated.clear()
+        self._gpu_reads.clear()
+        self._nic_reads.clear()
+        self._nic_per_s[:] = 0
+        self._loaded, self._host_reads = HostLoaded(0, 0, 0), ()
+        self._host_counts[:] = 0
+
+    def suffer(self, effect: GpuEffect | NicEffect | HostEffect) -> None:
         """A fault reaches a device."""
         self._follow()
         match effect:
@@ -108,18 +141,45 @@ class NodeDevices:
             case GpuCounted():
                 for channel, rise in effect.rises:
                     self._counters[effect.index, _GPU[channel]] += rise
+            case GpuReads():
+                self._gpu_reads[effect.index] = effect.readings
             case GpuHeated(reasons=0, temp_mc=0):
                 self._heated.pop(effect.index, None)
             case GpuHeated():
                 self._heated[effect.index] = effect
                 self._temp_mc[effect.index] = effect.temp_mc
+            case NicCounted() | NicRises() | NicReads() | NicMute():
+                self._suffer_nic(effect)
+            case HostLoaded() | HostReads() | HostCounted():
+                self._suffer_host(effect)
+            case _:
+                assert_never(effect)
+
+    def _suffer_nic(self, effect: NicEffect) -> None:
+        match effect:
             case NicCounted():
                 for channel, rise in effect.rises:
                     self._nic[effect.nic, _NIC[channel]] += rise
+            case NicRises():
+                self._nic_per_s[effect.nic] = 0
+                for channel, per_s in effect.per_s:
+                    self._nic_per_s[effect.nic, _NIC[channel]] = per_s
+            case NicReads():
+                self._nic_reads[effect.nic] = effect.readings
             case NicMute():
                 self._mute[effect.nic] = True
+            case _:
+                assert_never(effect)
+
+    def _suffer_host(self, effect: HostEffect) -> None:
+        match effect:
             case HostLoaded():
                 self._loaded = effect
+            case HostReads():
+                self._host_reads = effect.readings
+            case HostCounted():
+                for channel, rise in effect.rises:
+                    self._host_counts[_HOST[channel]] += rise
             case _:
                 assert_never(effect)
 
@@ -150,6 +210,10 @@ class NodeDevices:
             self._throttle(block)
         jitter_ppm = self._random.integers(0, 10_001, count) if load == "training" else 0
         block[:, _GPU["utilization_ppm"]] = _UTILIZATION_PPM[load] + jitter_ppm
+        block[:, _GPU["pcie_width"]], block[:, _GPU["pcie_generation"]] = PCIE
+        for index, readings in self._gpu_reads.items():
+            for channel, value in readings:
+                block[index, _GPU[channel]] = value
         block[self._lost] = ABSENT
         return block
 
@@ -166,7 +230,11 @@ class NodeDevices:
     def nic_block(self) -> Block:
         """One row a NIC."""
         self._follow()
-        return self._nic.copy()
+        block = self._nic.copy()
+        for index, readings in self._nic_reads.items():
+            for channel, value in readings:
+                block[index, _NIC[channel]] = value
+        return block
 
     def host_block(self, load: Load) -> Block:
         """The host's one row."""
@@ -182,6 +250,10 @@ class NodeDevices:
         )
         row[0, _HOST["cpu_steal_ppm"]] = loaded.steal_ppm * jitter // 1_000
         row[0, _HOST["memory_available_mib"]] = 1_400_000 - 300_000 * busy
+        row[0, _HOST["clock_offset_ns"]] = self._random.integers(-20_000, 20_001)
+        row[0] += self._host_counts
+        for channel, value in self._host_reads:
+            row[0, _HOST[channel]] = value * jitter // 1_000
         return row
 
 

@@ -18,6 +18,18 @@ DEFAULT: Final = Path(__file__).with_name("cluster.toml")
 NODES_MAX: Final = 65_535  # a GPU's made-up UUID has room for four hexadecimal digits of a node
 
 
+SETTINGS: Final = {
+    "nvidia_driver": "570.172.08",
+    "nccl": "2.27.3",
+    "fabric_manager": "570.172.08",
+    "memlock_kib": "unlimited",
+    "nics.mtu": "4200",
+    "nics.roce_gid_index": "3",  # RoCE v2 over IPv4 (docs.nvidia.com/networking, RoCE)
+    "nics.pfc_priorities": "3",
+}
+"""What is set on every node, as NVIDIA's reference designs set it."""
+
+
 class BadClusterError(NemesisError):
     """A cluster file that cannot be simulated."""
 

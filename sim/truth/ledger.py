@@ -10,6 +10,7 @@ import msgspec
 
 from nemesis.schemas.codes import Action, FaultClass
 from nemesis.schemas.errors import MalformedFactError
+from nemesis.sim.faults.causal import Cause, Expected
 from nemesis.sim.faults.symptoms import Fault
 
 TRUTH_STREAM: Final = "NEMESIS_TRUTH"
@@ -37,6 +38,14 @@ class FaultInjected(msgspec.Struct, kw_only=True, frozen=True, tag="fault_inject
     """What else may be named: it went down with the culprit."""
     stalls: bool = True
     """The job stands still from then on."""
+    chain: tuple[Cause, ...] = ()
+    """What caused what, the root first."""
+    evidence: tuple[Expected, ...] = ()
+    """What the log must show of it if all arrives."""
+    innocent: tuple[str, ...] = ()
+    """Loud though nothing is wrong with them."""
+    repaired_ns: int = -1
+    """When it was mended or ended by itself; -1: not in this run."""
 
 
 class MembershipFormed(msgspec.Struct, kw_only=True, frozen=True, tag="membership_formed"):
@@ -85,6 +94,10 @@ def injected(fault: Fault, start_ns: int) -> FaultInjected:
         components=fault.components,
         harmless=fault.harmless,
         stalls=fault.stalls,
+        chain=fault.chain,
+        evidence=fault.evidence,
+        innocent=fault.innocent,
+        repaired_ns=start_ns + fault.repaired_ns if fault.repaired_ns >= 0 else -1,
     )
 
 

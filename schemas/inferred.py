@@ -38,6 +38,16 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     """The observation itself, quoted raw, where it is text."""
 
 
+class RuledOut(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+    """Another explanation that was considered, and what speaks against it."""
+
+    says: str
+    """What else it could have been: a component, or a kind of fault."""
+    because: str
+    fact: str = ""
+    """The id of the producer's fact that rules it out, where one does."""
+
+
 class FaultAttributed(Inference, kw_only=True, frozen=True):
     """A verdict on one incident; a later one of the same incident replaces it."""
 
@@ -63,6 +73,8 @@ class FaultAttributed(Inference, kw_only=True, frozen=True):
     """What the evidence says beyond the class, where the recovery depends on it."""
     late: bool = False
     """Opened by facts that came late: for the record, no decision may follow from it."""
+    ruled_out: tuple[RuledOut, ...] = ()
+    """What else it could have been, the most likely first."""
 
 
 RiskBand = Literal["clear", "record", "watch", "act"]

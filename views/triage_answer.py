@@ -9,10 +9,12 @@ from typing import Final
 
 import msgspec
 
+from nemesis.processors.attribution import wanted
 from nemesis.processors.healer.playbooks import triage_recovery
 from nemesis.schemas.codes import Action, ComponentKind, FaultClass, Verdict
 from nemesis.schemas.decided import RecoveryDecided, RecoveryWithheld
 from nemesis.schemas.inferred import FaultAttributed
+from nemesis.views.triage_advice import what_not, why
 
 _WEIGHT: Final[Mapping[Verdict, int]] = {
     "attributed": 3,
@@ -38,6 +40,10 @@ class Recovery(msgspec.Struct):
 
     action: Action
     target: str
+    reason: str = ""
+    """Why it is enough, and nothing smaller is."""
+    avoid: str = ""
+    """What a person might do instead, and should not."""
 
 
 class Blamed(msgspec.Struct):
@@ -57,6 +63,15 @@ class Citation(msgspec.Struct):
     says: str
 
 
+class Alternative(msgspec.Struct):
+    """What else it could have been, and what rules it out."""
+
+    says: str
+    because: str
+    file: str = ""
+    line: int | None = None
+
+
 class Answer(msgspec.Struct, kw_only=True):
     """One incident."""
 
@@ -69,6 +84,7 @@ class Answer(msgspec.Struct, kw_only=True):
     missing: list[str]
     reason: str
     victims: list[str] = []
+    ruled_out: list[Alternative] = []
 
 
 class UnreadFile(msgspec.Struct):
@@ -117,7 +133,10 @@ def once_each(answers: Sequence[Answer]) -> list[Answer]:
 
 
 def answer_of(
-    verdict: FaultAttributed, evidence: list[Citation], conclusions: Sequence[object]
+    verdict: FaultAttributed,
+    evidence: list[Citation],
+    ruled_out: list[Alternative],
+    conclusions: Sequence[object],
 ) -> Answer:
     """A verdict with its evidence found again and the recovery that was decided for it."""
     return Answer(
@@ -130,6 +149,7 @@ def answer_of(
         missing=list(verdict.missing),
         reason=verdict.reason,
         victims=list(verdict.victims),
+        ruled_out=ruled_out,
     )
 
 
@@ -146,7 +166,7 @@ def nothing_found(read_count: int, unread_count: int, absent_count: int) -> Answ
             culprits=[],
             confidence=NO_FAULT_CONFIDENCE_PPM / 1_000_000,
             evidence=[],
-            recovery=Recovery("none", ""),
+            recovery=Recovery("none", "", why("none")),
             missing=[],
             reason="Nothing in these files points to a fault.",
         )
@@ -157,10 +177,10 @@ def nothing_found(read_count: int, unread_count: int, absent_count: int) -> Answ
         culprits=[],
         confidence=0.0,
         evidence=[],
-        recovery=Recovery("collect_more", ""),
+        recovery=Recovery("collect_more", "", why("collect_more")),
         missing=[
-            "the kernel log of every node (journalctl -k -o json)",
-            "flight-recorder dumps of every rank (TORCH_NCCL_DUMP_ON_TIMEOUT=1)",
+            wanted.KERNEL_LOGS,
+            wanted.ALL_DUMPS,
         ],
         reason="; ".join([read, *_what_is_not_there(unread_count, absent_count)]) + ".",
     )
@@ -186,4 +206,5 @@ def _recovery(verdict: FaultAttributed, conclusions: Sequence[object]) -> Recove
             continue
         if each.incident == verdict.incident:
             action, target = each.action, each.target
-    return Recovery(_BY_HAND.get(action) or action, target)
+    action = _BY_HAND.get(action) or action
+    return Recovery(action, target, why(action), what_not(verdict))

@@ -25,7 +25,7 @@ def text_of(triage: Triage) -> str:
 
 
 def _incident(answer: Answer, prefix: str = "") -> Iterator[str]:
-    yield prefix + _headline(answer)
+    yield prefix + headline(answer)
     if answer.reason:
         yield f"  {answer.reason}"
     for culprit in answer.culprits:
@@ -34,15 +34,30 @@ def _incident(answer: Answer, prefix: str = "") -> Iterator[str]:
     if answer.victims:
         yield f"  innocent  {', '.join(answer.victims)}"
     for cited in answer.evidence[:_EVIDENCE_SHOWN]:
-        place = cited.file if cited.line is None else f"{cited.file}:{cited.line}"
-        yield f"  evidence  {place}: {cited.says}"
+        yield f"  evidence  {place(cited.file, cited.line)}: {cited.says}"
         if cited.text:
             yield f"            | {_cut(cited.text.strip())}"
     if (left := len(answer.evidence) - _EVIDENCE_SHOWN) > 0:
         yield f"            and {left} more (--json has them all)"
-    yield f"  do        {answer.recovery.action}{_targets(answer)}"
+    for other in answer.ruled_out:
+        where = f" ({place(other.file, other.line)})" if other.file else ""
+        yield f"  not       {other.says}: {other.because}{where}"
+    yield from _advice(answer)
     for each in answer.missing:
         yield f"  collect   {each}"
+
+
+def _advice(answer: Answer) -> Iterator[str]:
+    yield f"  do        {answer.recovery.action}{_targets(answer)}"
+    if answer.recovery.reason:
+        yield f"            {answer.recovery.reason}"
+    if answer.recovery.avoid:
+        yield f"  don't     {answer.recovery.avoid}"
+
+
+def place(file: str, line: int | None) -> str:
+    """Where something was read, as editors take it."""
+    return file if line is None else f"{file}:{line}"
 
 
 def _cut(text: str) -> str:
@@ -56,7 +71,8 @@ def _targets(answer: Answer) -> str:
     return f" {', '.join(names) if target in names else target}".rstrip()
 
 
-def _headline(answer: Answer) -> str:
+def headline(answer: Answer) -> str:
+    """The verdict in one line."""
     percent = round(answer.confidence * 100)
     match answer.verdict:
         case "attributed":

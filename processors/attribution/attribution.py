@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nemesis.processors.attribution import placing
+from nemesis.processors.attribution.certainty import CLASS_PPM_MIN, NAMED_PPM_MIN
 from nemesis.processors.attribution.exits import is_own_death, signal_of
 from nemesis.processors.attribution.findings import MEMORY_LOST, OFF_BUS, RANK_EXITED, Proof
 from nemesis.processors.attribution.holdback import Held
@@ -31,7 +32,7 @@ from nemesis.processors.attribution.verdicts import refuted, verdict_of
 from nemesis.schemas import components
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Conclusion, Fact
-from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.inferred import FaultAttributed, Ppm
 from nemesis.schemas.observed import Ns
 
 # 94, which says that a 48 was contained, follows in the same second
@@ -44,6 +45,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     stall_ns: Ns = STALL_NS
     """How long an operation is pending before it counts as a hang."""
+    named_ppm_min: Ppm = NAMED_PPM_MIN
+    """How sure it must be to name a part; else it says the class alone."""
+    class_ppm_min: Ppm = CLASS_PPM_MIN
+    """How sure it must be to say the class."""
 
 
 _settings: Final = msgspec.json.Decoder(Settings)
@@ -75,7 +80,7 @@ class Attribution:
         self._settings = Settings()
 
     def configure(self, settings: bytes) -> None:
-        """Take settings: an object with `stall_ns` or nothing.
+        """Take settings: an object with some of the fields of `Settings`, or none.
 
         Raises:
             MalformedFactError: an unknown setting or a wrong value; names it.
@@ -307,7 +312,14 @@ class Attribution:
     ) -> tuple[FaultAttributed, tuple[int, ...], int, bool] | None:
         """(verdict, sequences that it rests on, level of its root, whether it is provisional)."""
         now_ns = self._state.log_time_ns
-        found = verdict_of(incident, self._state.inventory, self._state.steps, now_ns)
+        found = verdict_of(
+            incident,
+            self._state.inventory,
+            self._state.steps,
+            now_ns,
+            named_ppm_min=self._settings.named_ppm_min,
+            class_ppm_min=self._settings.class_ppm_min,
+        )
         if found is None and incident.revisions:
             return refuted(incident, now_ns), (), 0, False
         return found

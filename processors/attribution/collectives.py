@@ -7,55 +7,35 @@ ranks that wait for each other called their groups in another order. Where nothi
 that arrives last time after time is a straggler. Not here: who waits for whom (wait_graph.py).
 """
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import networkx as nx
-from msgspec.structs import replace
 
+from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.arrivals import late_rank, not_started, order_breaker
-from nemesis.processors.attribution.findings import (
-    RANK_LATE,
-    RANK_STUCK,
-    UNEXPLAINED,
-    Finding,
-    Proof,
-)
+from nemesis.processors.attribution.calls import differing_call
+from nemesis.processors.attribution.findings import RANK_LATE, RANK_STUCK, UNEXPLAINED, Finding
 from nemesis.processors.attribution.moments import Progress, progress_of
+from nemesis.processors.attribution.recorder_findings import (
+    NAMED_MAX,
+    acquitted,
+    named,
+    recorder_finding,
+    waits_in,
+)
 from nemesis.processors.attribution.wait_graph import (
     Group,
-    Hub,
     Seen,
     Waits,
     groups_of,
     pending,
     wait_graph,
 )
-from nemesis.schemas import components
-from nemesis.schemas.codes import FaultClass, Verdict
-from nemesis.schemas.observed import OperationSeen
+from nemesis.schemas.codes import FaultClass
+from nemesis.schemas.inferred import RuledOut
 
-PROOFS_MAX: Final = 12
-VICTIMS_MAX: Final = 64
-NAMED_MAX: Final = 8  # ranks named in a sentence
 STUCK_NS_MIN: Final = 10_000_000_000  # collectives of training take milliseconds, saves seconds
-# operations in which every member must bring the same sizes (NCCL user guide, Collective
-# Operations); all_to_all, gather and scatter may differ
-_EQUAL_SIZES: Final = frozenset(
-    {
-        "all_reduce",
-        "allreduce",
-        "broadcast",
-        "reduce",
-        "all_gather",
-        "_all_gather_base",
-        "all_gather_into_tensor",
-        "reduce_scatter",
-        "_reduce_scatter_base",
-        "reduce_scatter_tensor",
-    }
-)
 
 
 def judge_collectives(job: str, seen: Mapping[int, Seen]) -> Finding | None:
@@ -64,7 +44,7 @@ def judge_collectives(job: str, seen: Mapping[int, Seen]) -> Finding | None:
     progress = progress_of(seen, groups)
     if progress is not None:
         return _going_on(job, seen, progress)
-    differing = _differing(job, seen, groups)
+    differing = differing_call(job, seen, groups)
     if differing is not None:
         return differing
     waits = wait_graph(seen, groups)
@@ -78,7 +58,7 @@ def judge_collectives(job: str, seen: Mapping[int, Seen]) -> Finding | None:
 def judge_calls(job: str, seen: Mapping[int, Seen]) -> Finding | None:
     """What is wrong however long it lasts: ranks that called different operations; else None."""
     groups = groups_of(seen)
-    return None if progress_of(seen, groups) is not None else _differing(job, seen, groups)
+    return None if progress_of(seen, groups) is not None else differing_call(job, seen, groups)
 
 
 def _going_on(job: str, seen: Mapping[int, Seen], progress: Progress) -> Finding:
@@ -91,7 +71,7 @@ def _going_on(job: str, seen: Mapping[int, Seen], progress: Progress) -> Finding
         progress.earlier: f"had not begun {where}: its recorder was read before",
     }
     reason = f"the recorders of {job} were read at different moments, and it got on in between"
-    return _finding(
+    return recorder_finding(
         job,
         seen,
         [],
@@ -99,46 +79,8 @@ def _going_on(job: str, seen: Mapping[int, Seen], progress: Progress) -> Finding
         reason=reason,
         says=says,
         level=UNEXPLAINED,
-        missing=("dumps of all ranks taken at one moment",),
+        missing=(wanted.DUMPS_AT_ONCE,),
     )
-
-
-def _call(operation: OperationSeen) -> tuple[object, ...]:
-    sizes = (operation.input_sizes, operation.output_sizes)
-    return (operation.op, operation.dtypes, sizes if operation.op in _EQUAL_SIZES else ())
-
-
-def _differing(job: str, seen: Mapping[int, Seen], groups: Sequence[Group]) -> Finding | None:
-    """The rank that called another operation than the rest of its group."""
-    for group in groups:
-        calls: dict[int, dict[int, tuple[object, ...]]] = {}
-        for rank, digest in group.digests.items():
-            operation = digest.first_unfinished
-            if operation is not None and not operation.p2p and operation.op:
-                calls.setdefault(operation.seq, {})[rank] = _call(operation)
-        for collective, by_rank in sorted(calls.items()):
-            counts = Counter(by_rank.values())
-            if len(counts) < 2:
-                continue
-            (common, count), (_, second) = counts.most_common(2)
-            odd = sorted(rank for rank, call in by_rank.items() if call != common)
-            where = f"collective {collective} of group {group.desc or group.name}"
-            if count == second or len(odd) * 2 >= len(by_rank):
-                odd = []
-            reason = (
-                f"{_ranks(odd)} of {job} called another operation than the rest in {where}"
-                if odd
-                else f"ranks of {job} called different operations in {where}"
-            )
-            says = {rank: f"its {where} is {_spelled(call)}" for rank, call in by_rank.items()}
-            found = _finding(job, seen, odd, "desync", reason=reason, says=says, level=RANK_STUCK)
-            return replace(found, of_its_own=True)  # no hardware chooses what a program calls
-    return None
-
-
-def _spelled(call: tuple[object, ...]) -> str:
-    name, dtypes, sizes = call
-    return f"{name} of {sizes} {dtypes}" if sizes else f"{name} {dtypes}"
 
 
 def _stuck(
@@ -155,22 +97,16 @@ def _stuck(
     waiting = sorted(
         node for node in waits.graph if isinstance(node, int) and waits.graph.out_degree(node) > 0
     )
-    says = {rank: _waits_in(waits, rank) for rank in waiting}
+    says = {rank: waits_in(waits, rank) for rank in waiting}
     if not waiting and not any(_is_old(seen[rank]) for rank in waits.stalled):
         return _unfinished(job, seen, sorted(waits.stalled))
     blamed = [rank for rank in alone if rank not in waits.unseen]
     if blamed:
         return _blamed(job, seen, groups, waits, blamed=blamed, says=says, waiting=waiting)
     if cycles:
-        breakers = [order_breaker(ranks, seen) for ranks in cycles]
-        odd = sorted(rank for rank in breakers if rank is not None)
-        ring = _ranks(cycles[0])
-        reason = f"{ring} of {job} wait for each other in different groups" + (
-            f": {_ranks(odd)} broke the order of its own earlier steps" if odd else ""
-        )
-        return _finding(job, seen, odd, "desync", reason=reason, says=says, level=RANK_STUCK)
-    reason = f"the others of {job} wait for {_ranks(alone)}, of whom no recorder was read"
-    return _finding(
+        return _in_cycles(job, seen, waits, cycles, says)
+    reason = f"the others of {job} wait for {named(alone)}, of whom no recorder was read"
+    return recorder_finding(
         job,
         seen,
         [],
@@ -180,6 +116,47 @@ def _stuck(
         level=UNEXPLAINED,
         missing=_dumps_of(alone),
     )
+
+
+def _in_cycles(
+    job: str,
+    seen: Mapping[int, Seen],
+    waits: Waits,
+    cycles: Sequence[Sequence[int]],
+    says: Mapping[int, str],
+) -> Finding:
+    """Ranks that wait for each other: the one that left the order of its earlier steps."""
+    breakers = [order_breaker(ranks, seen) for ranks in cycles]
+    odd = sorted(rank for rank in breakers if rank is not None)
+    rings = "; ".join(" -> ".join(map(str, _ring(waits, ranks))) for ranks in cycles[:NAMED_MAX])
+    reason = f"{named(cycles[0])} of {job} wait for each other in different groups ({rings})"
+    if odd:
+        reason += f": {named(odd)} broke the order of its own earlier steps"
+    because = "each of them waits in a call of its own for one that the other has not made"
+    ruled_out = [acquitted("the GPUs and the network of these ranks", because, cycles[0][0], seen)]
+    kept = sorted(rank for ranks in cycles for rank in ranks if rank not in odd)
+    if odd and kept:
+        because = "the order of its calls is that of its earlier steps"
+        ruled_out.append(acquitted(named(kept), because, kept[0], seen))
+    return recorder_finding(
+        job,
+        seen,
+        odd,
+        "desync",
+        reason=reason,
+        says=says,
+        level=RANK_STUCK,
+        missing=() if odd else (wanted.PYTHON_STACK,),
+        ruled_out=ruled_out,
+    )
+
+
+def _ring(waits: Waits, ranks: Sequence[int]) -> list[int]:
+    """A way through the waiting that comes back to where it began: its ranks, the first twice."""
+    edges = nx.find_cycle(waits.graph, ranks[0])
+    ring = [node for node, _ in edges if isinstance(node, int)]
+    first = ring.index(min(ring))
+    return [*ring[first:], *ring[: first + 1]]
 
 
 def _is_old(seen: Seen) -> bool:
@@ -193,15 +170,15 @@ def _is_old(seen: Seen) -> bool:
 
 def _unfinished(job: str, seen: Mapping[int, Seen], ranks: Sequence[int]) -> Finding:
     """Peers are done with an operation a moment before others and nobody waits: as always."""
-    return _finding(
+    return recorder_finding(
         job,
         seen,
         [],
         "unknown",
-        reason=f"{_ranks(ranks)} of {job} had operations under way, and nobody waits for them",
+        reason=f"{named(ranks)} of {job} had operations under way, and nobody waits for them",
         says=dict.fromkeys(ranks, "had not completed yet what its peers had"),
         level=UNEXPLAINED,
-        missing=("dumps of all ranks taken a minute later",),
+        missing=(wanted.DUMPS_LATER,),
     )
 
 
@@ -233,8 +210,8 @@ def _blamed(
     blamed = shown or gone
     if len(blamed) > len(waiting) > 0:
         # most did not call what a few wait in: the few are ahead of their program
-        reason = f"{_ranks(waiting)} of {job} called an operation that most others never did"
-        return _finding(job, seen, [], "desync", reason=reason, says=says, level=RANK_STUCK)
+        reason = f"{named(waiting)} of {job} called an operation that most others never did"
+        return recorder_finding(job, seen, [], "desync", reason=reason, says=says, level=RANK_STUCK)
     fault_class: FaultClass = (
         "gpu.stall" if stalled else "unknown" if gone == blamed else "app.stall"
     )
@@ -245,27 +222,46 @@ def _blamed(
     }[fault_class]
     no_dump = "it wrote no dump where the others did"
     says |= {rank: no_dump if rank in gone else how for rank in blamed}
-    return _finding(
+    return recorder_finding(
         job,
         seen,
         blamed,
         fault_class,
-        reason=f"{_ranks(blamed)} of {job} {how}",
+        reason=f"{named(blamed)} of {job} {how}",
         says=says,
         level=RANK_STUCK,
         missing=(*_MISSING[fault_class], *_dumps_of(unshown)),
+        ruled_out=_acquitted(fault_class, blamed, waiting, seen),
     )
 
 
+def _acquitted(
+    fault_class: FaultClass, blamed: Sequence[int], waiting: Sequence[int], seen: Mapping[int, Seen]
+) -> list[RuledOut]:
+    """What else could hold the others up, and what the recorders say against it."""
+    found: list[RuledOut] = []
+    victims = [rank for rank in waiting if rank not in blamed]
+    if victims:
+        because = "they entered the operation that they wait in, and somebody else did not"
+        found.append(acquitted(named(victims), because, victims[0], seen))
+    if fault_class == "app.stall":
+        because = "what a rank has never called cannot be lost on the way"
+        found.append(acquitted("the network between the ranks", because, blamed[0], seen))
+    if fault_class == "gpu.stall":
+        because = "it called what its peers called, and they completed it"
+        found.append(acquitted("the program's order of calls", because, blamed[0], seen))
+    return found
+
+
 _MISSING: Final[Mapping[str, tuple[str, ...]]] = {
-    "gpu.stall": ("the kernel log of its node", "nvidia-smi -q of its GPU"),
-    "app.stall": ("the Python stack of the rank (py-spy dump)",),
-    "unknown": ("the rank's error output and exit status", "the kernel log of its node"),
+    "gpu.stall": (wanted.KERNEL_LOG, wanted.GPU_STATE),
+    "app.stall": (wanted.PYTHON_STACK,),
+    "unknown": (wanted.RANK_ENDED, wanted.KERNEL_LOG),
 }
 
 
 def _dumps_of(ranks: Sequence[int]) -> tuple[str, ...]:
-    return tuple(f"the flight-recorder dump of rank {rank}" for rank in ranks[:NAMED_MAX])
+    return tuple(wanted.dump_of(rank) for rank in ranks[:NAMED_MAX])
 
 
 def _was_with(gone: Sequence[int], seen: Seen, groups: Sequence[Group]) -> bool:
@@ -293,10 +289,10 @@ def _together(job: str, seen: Mapping[int, Seen], groups: Sequence[Group]) -> Fi
     }
     behind = not_started(seen, groups)
     if behind:
-        reason = f"{_ranks(behind)} of {job} did not begin what was given to all"
+        reason = f"{named(behind)} of {job} did not begin what was given to all"
         says |= dict.fromkeys(behind, "its GPU has not begun what it was given")
         missing = _MISSING["gpu.stall"]
-        return _finding(
+        return recorder_finding(
             job,
             seen,
             behind,
@@ -306,7 +302,7 @@ def _together(job: str, seen: Mapping[int, Seen], groups: Sequence[Group]) -> Fi
             level=RANK_STUCK,
             missing=missing,
         )
-    return _finding(
+    return recorder_finding(
         job,
         seen,
         [],
@@ -314,7 +310,7 @@ def _together(job: str, seen: Mapping[int, Seen], groups: Sequence[Group]) -> Fi
         reason=f"all ranks of {job} arrived at the operation they are stuck in: no one is behind",
         says=says,
         level=UNEXPLAINED,
-        missing=("the kernel logs of the nodes", "NIC and NVLink counters"),
+        missing=(wanted.KERNEL_LOGS, wanted.LINK_COUNTERS),
     )
 
 
@@ -327,7 +323,8 @@ def _late(job: str, seen: Mapping[int, Seen], groups: Sequence[Group]) -> Findin
         f" others, in {found.late_count} of {found.judged_count} collectives"
     )
     says = {found.rank: reason}
-    return _finding(
+    because = "the rank is late before anything of the operation is sent"
+    return recorder_finding(
         job,
         seen,
         [found.rank],
@@ -335,51 +332,6 @@ def _late(job: str, seen: Mapping[int, Seen], groups: Sequence[Group]) -> Findin
         reason=reason,
         says=says,
         level=RANK_LATE,
-        missing=("CPU pressure and run queue of its host", "clock event reasons of its GPU"),
+        missing=(wanted.HOST_PRESSURE, wanted.CLOCK_REASONS),
+        ruled_out=[acquitted("the network between the ranks", because, found.rank, seen)],
     )
-
-
-def _finding(
-    job: str,
-    seen: Mapping[int, Seen],
-    blamed: Sequence[int],
-    fault_class: FaultClass,
-    *,
-    reason: str,
-    says: Mapping[int, str],
-    level: int,
-    missing: tuple[str, ...] = (),
-) -> Finding:
-    guilty = set(blamed)
-    ordered = sorted((rank for rank in says if rank in seen), key=lambda r: (r not in guilty, r))
-    victims = [rank for rank in ordered if rank not in guilty] if guilty else []
-    without: Verdict = "insufficient" if level == UNEXPLAINED else "class-only"
-    return Finding(
-        verdict="attributed" if guilty else without,
-        fault_class=fault_class,
-        reason=reason,
-        confidence_ppm=(850_000 if len(guilty) <= 2 else 700_000) if guilty else 400_000,
-        level=level,
-        culprits=tuple(components.rank(job, rank) for rank in sorted(guilty)),
-        victims=tuple(components.rank(job, rank) for rank in victims[:VICTIMS_MAX]),
-        proofs=tuple(
-            Proof(seen[rank].fact, seen[rank].seq, f"rank {rank}: {says[rank]}")
-            for rank in ordered[:PROOFS_MAX]
-        ),
-        missing=missing,
-        jobs=(job,),
-    )
-
-
-def _waits_in(waits: Waits, rank: int) -> str:
-    for target in waits.graph.successors(rank):
-        if isinstance(target, Hub):
-            return f"waits in collective {target.collective} of group {target.group}"
-        return f"waits for a transfer with rank {target}"
-    return ""
-
-
-def _ranks(ranks: Collection[int]) -> str:
-    named = ", ".join(str(rank) for rank in sorted(ranks)[:NAMED_MAX])
-    more = f" and {len(ranks) - NAMED_MAX} more" if len(ranks) > NAMED_MAX else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {named}{more}"

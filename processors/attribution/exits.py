@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import (
     PROGRAM_FAULT,
     RANK_EXITED,
@@ -76,7 +77,7 @@ def judge_exits(exits: Sequence[Exit], inventory: Inventory, steps: Steps) -> Fi
             level=PROGRAM_FAULT,
             proofs=_proofs(exits, set()),
             jobs=(job,),
-            missing=("the ranks' error output",),
+            missing=(wanted.RANKS_OUTPUT,),
         )
     return _abstained(
         f"{len(exits)} ranks of {job} died together, and none certainly first", job, exits
@@ -96,7 +97,7 @@ def _abstained(reason: str, job: str, exits: Sequence[Exit]) -> Finding:
         level=UNEXPLAINED,
         proofs=_proofs(exits, set()),
         jobs=(job,),
-        missing=("the ranks' error output", "flight-recorder dumps", "kernel logs of their nodes"),
+        missing=(wanted.RANKS_OUTPUT, wanted.ALL_DUMPS, wanted.KERNEL_LOGS),
     )
 
 
@@ -142,7 +143,7 @@ def _blamed(
         victims=tuple(components.rank(job, rank) for rank in others[:64]),
         provisional=not all(is_own_death(each) for each in guilty),
         proofs=_proofs(exits, ranks),
-        missing=("its error output", "the kernel log of its node"),
+        missing=(wanted.RANK_ENDED, wanted.KERNEL_LOG),
     )
 
 

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from nemesis.schemas.codes import FaultClass, Signature, Verdict
+from nemesis.schemas.inferred import RuledOut
 
 TEXT_CHARS_MAX: Final = 1000  # a kernel record is at most 1 KiB (kernel/printk)
 
@@ -34,6 +35,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     driver_action: str = ""
     proofs: tuple[Proof, ...] = ()
     missing: tuple[str, ...] = ()
+    """What would settle it, with the command that gets it (wanted.py)."""
+    ruled_out: tuple[RuledOut, ...] = ()
     jobs: tuple[str, ...] = ()
     """Jobs that it touches beyond those with ranks on the culprits."""
     provisional: bool = False

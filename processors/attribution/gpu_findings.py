@@ -15,6 +15,7 @@ from nemesis.processors.attribution.kernel_roots import (
     gpus_of,
 )
 from nemesis.schemas import components
+from nemesis.schemas.inferred import RuledOut
 
 UNKNOWN_JOB: Final = "job"
 
@@ -71,4 +72,10 @@ def program(node: str, roots: Sequence[Rooted], inventory: Inventory) -> Finding
     reason = f"the program faulted on {len(gpus)} GPU(s) of {node}, which only report it"
     confidence_ppm = 900_000 if len(gpus) > 1 else 750_000
     culprits = (f"program/{next(iter(jobs), UNKNOWN_JOB)}",)
-    return replace(attributed(roots, culprits, reason, confidence_ppm), jobs=tuple(jobs))
+    because = f"{len(gpus)} of them report the same fault within two minutes"
+    acquitted = RuledOut(says=f"a GPU of {node}", because=because, fact=roots[0].clue.proof.fact)
+    return replace(
+        attributed(roots, culprits, reason, confidence_ppm),
+        jobs=tuple(jobs),
+        ruled_out=(acquitted,) if len(gpus) > 1 else (),
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import LINK_DOWN, NOT_UNDERSTOOD, Finding
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_roots import PARTS_MAX, Rooted, attributed, class_only
@@ -16,7 +17,7 @@ def dimm(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
     modules = tuple(sorted(f"dimm/{node}/{label}" for label in labels))
     if not modules:
         reason = f"a memory module of {node} had an uncorrectable error; the board names none"
-        return class_only(roots, reason, 900_000, ("the board's event log (ipmitool sel list)",))
+        return class_only(roots, reason, 900_000, (wanted.BOARD_LOG,))
     reason = f"{' and '.join(modules[:PARTS_MAX])} had an uncorrectable error"
     return attributed(roots, modules, reason, 950_000)
 
@@ -31,7 +32,7 @@ def storage(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
     """A file server that does not answer; one client cannot tell it from its own way there."""
     servers = sorted({f"storage/{each.clue.message.label}" for each in roots})
     reason = f"{' and '.join(servers)} does not answer {node}"
-    missing = ("the kernel log of another client of that server", "the server's own log")
+    missing = (wanted.OTHER_CLIENT, wanted.SERVER_LOG)
     return class_only(roots, reason, 800_000, missing)
 
 
@@ -69,5 +70,5 @@ def unexplained(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
         confidence_ppm=0,
         level=role.level,
         signature=role.signature,
-        missing=("the kernel log around it", "nvidia-smi -q of the node"),
+        missing=(wanted.KERNEL_LOG, wanted.NODE_GPUS),
     )

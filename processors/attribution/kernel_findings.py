@@ -7,7 +7,7 @@ they name and when they name none (gpu_findings.py, nvlink_findings.py, host_fin
 lines is not trusted: drivers report late.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,11 +18,18 @@ from nemesis.processors.attribution.incidents import Clue
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_messages import KernelMessage
 from nemesis.processors.attribution.kernel_roots import Rooted
-from nemesis.processors.attribution.kernel_rules import CONTAINED_XID, role_among
+from nemesis.processors.attribution.kernel_rules import (
+    CONTAINED_XID,
+    role_among,
+    spelled,
+    why_it_follows,
+)
 from nemesis.schemas import components
 from nemesis.schemas.codes import FaultClass
+from nemesis.schemas.inferred import RuledOut
 
 PROOFS_MAX: Final = 12
+NAMED_MAX: Final = 4  # GPUs that are acquitted one by one
 # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, nvml.h
 DRIVER_ACTIONS: Final = (
     "none",
@@ -97,7 +104,22 @@ def _completed(
         proofs=proofs,
         victims=victims,
         driver_action=_driver_action(clues, at_fault),
+        ruled_out=(*finding.ruled_out, *_followers(clues, victims, root_facts)),
     )
+
+
+def _followers(
+    clues: Sequence[Clue], victims: Sequence[str], roots: Collection[str]
+) -> list[RuledOut]:
+    """The GPUs that only suffer, each with the message that is not its own fault."""
+    found: list[RuledOut] = []
+    for name in victims:
+        own = [each for each in clues if name == f"gpu/{each.node}/{each.message.device}"]
+        if any(each.proof.fact in roots for each in own):
+            continue  # one of many that failed together: what they share is named
+        because = f"{spelled(own[0].message)} {why_it_follows(own[0].message)}"
+        found.append(RuledOut(says=name, because=because, fact=own[0].proof.fact))
+    return found[:NAMED_MAX]
 
 
 def _is_noise(clue: Clue) -> bool:

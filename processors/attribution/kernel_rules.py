@@ -206,3 +206,31 @@ def is_switch_dead(message: KernelMessage) -> bool:
     """Whether an SXid is one of the switch itself rather than of one of its links."""
     known = SXIDS.get(message.code)
     return message.kind == "sxid" and known is not None and known.always_fatal
+
+
+def spelled(message: KernelMessage) -> str:
+    """A message in two words, for a sentence."""
+    named = {"xid": f"its Xid {message.code}", "sxid": f"SXid {message.code}"}
+    return named.get(message.kind, "its message")
+
+
+def why_it_follows(message: KernelMessage) -> str:
+    """Why a message beside a graver one is no fault of its own."""
+    if message.kind == "xid":
+        return _FOLLOWS.get(message.code, "is less grave than what its node printed beside it")
+    if message.kind == "sxid":
+        return "is what a switch reports when the other end of its link is gone"
+    return "names it, and says of no fault"
+
+
+_FOLLOWS: Final[Mapping[int, str]] = {
+    **dict.fromkeys(sorted(FALLOUT_XIDS), "is printed of any process that ends in its work"),
+    **dict.fromkeys(
+        sorted(NVLINK5_XIDS - {LINK_EVENT_XID}),
+        "comes from a unit behind the link, which stalls when its peer's link is gone",
+    ),
+    NVLINK_XID: "is what a GPU reports when the other end of its link is gone",
+    CONTAINED_XID: "is also printed by peers that read the bad row over NVLink",
+    RECOVERY_ACTION_XID: "is the driver's recommendation, not a fault",
+}
+"""docs.nvidia.com/deploy/xid-errors; GPU Memory Error Management; open-gpu-kernel-modules#1150."""

@@ -10,6 +10,7 @@ lasts, or comes again, is. Several links of one node or one switch share what fa
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import LINK_LOST, Finding
 from nemesis.processors.attribution.incidents import step_of
 from nemesis.processors.attribution.inventory import Inventory
@@ -28,7 +29,7 @@ ERRORS_MIN: Final = 120
 ERRORS_WITHIN_NS: Final = 60 * SECOND_NS
 ERROR_POLLS_MIN: Final = 3
 PARTS_MAX: Final = 2  # more of one node or switch at once: what they share is at fault
-MISSING: Final = ("the kernel logs of both ends", "mlxlink or ethtool -m of its transceivers")
+MISSING: Final = (wanted.BOTH_ENDS, wanted.TRANSCEIVERS)
 
 
 class LinkFinding(NamedTuple):

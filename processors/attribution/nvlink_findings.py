@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import NVLINK_FATAL, Finding
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_roots import PARTS_MAX, Rooted, attributed, class_only
@@ -24,7 +25,7 @@ def nvlink(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
         reason = f"{gpus[0]} reported the link error that its peers only felt"
         return attributed(roots, gpus, reason, 850_000)
     reason = f"links of {len(gpus)} GPUs of {node} failed together: no single GPU is at fault"
-    missing = ("NVSwitch and fabric manager logs", "nvidia-smi nvlink -e of every GPU")
+    missing = (wanted.FABRIC_MANAGER_LOG, wanted.NVLINK_ERRORS)
     return class_only(roots, reason, 800_000, missing)
 
 
@@ -64,5 +65,5 @@ def _nvswitch(node: str, roots: Sequence[Rooted]) -> Finding:
         reason = f"{dead[0]} failed itself, not one of its links"
         return attributed(roots, tuple(dead), reason, 850_000)
     reason = f"an NVSwitch of {node} lost links, and nothing says which end failed"
-    missing = ("Xids of the GPUs at the links' other ends", "fabric manager log")
+    missing = (wanted.PEER_XIDS, wanted.FABRIC_MANAGER_LOG)
     return class_only(roots, reason, 750_000, missing)

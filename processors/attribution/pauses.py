@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import PAUSED, Finding, Proof
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.sample_batch import changed_in, kept
@@ -175,7 +176,7 @@ def _finding(reason: str, proofs: Sequence[Proof], *, culprits: tuple[str, ...])
         level=PAUSED,
         culprits=culprits,
         proofs=tuple(dict.fromkeys(proofs))[:NAMED_MAX],
-        missing=("pause counters of every switch, by priority", "the NICs' receive buffers"),
+        missing=(wanted.PAUSE_COUNTERS, wanted.NIC_BUFFERS),
     )
 
 

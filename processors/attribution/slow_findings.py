@@ -10,6 +10,7 @@ told of and nobody blamed; one that was always slower is not even told of.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import STRAGGLER, UNEXPLAINED, Finding
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.slowness import HOST_SAYS, LIMITS_PPM, NodeSlowness, Slowness
@@ -24,11 +25,7 @@ UNEXPLAINED_NS: Final = 3 * SUSTAINED_NS  # evidence of a cause may come later t
 PARTS_MAX: Final = 2  # more GPUs of one node at once: what they share is at fault
 NODES_MAX: Final = 2  # more nodes without a cause of their own: that is not about nodes
 NAMED_MAX: Final = 8
-MISSING: Final = (
-    "clock event reasons and clocks of its GPU",
-    "CPU pressure, run queue and steal of its host",
-    "a profile of the rank",
-)
+MISSING: Final = (wanted.CLOCK_REASONS, wanted.HOST_PRESSURE, wanted.PROFILE)
 
 
 class SlowFinding(NamedTuple):
@@ -148,7 +145,7 @@ def _host(job: str, node: str, busy: Sequence[str], seen: NodeSlowness) -> Findi
         culprits=(components.node(node),),
         proofs=(seen.host_proof,),
         jobs=(job,),
-        missing=("the processes of the host by CPU time",),
+        missing=(wanted.HOST_PROCESSES,),
     )
 
 

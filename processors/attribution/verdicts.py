@@ -10,6 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nemesis.processors.attribution import wanted
+from nemesis.processors.attribution.certainty import CLASS_PPM_MIN, NAMED_PPM_MIN, as_certain
 from nemesis.processors.attribution.exits import SIGABRT, judge_exits
 from nemesis.processors.attribution.findings import (
     NODE_SILENT,
@@ -28,10 +30,12 @@ from nemesis.processors.attribution.kernel_findings import judge_kernel
 from nemesis.processors.attribution.kernel_rules import FALLOUT_XIDS
 from nemesis.processors.attribution.steps import Steps
 from nemesis.schemas import components
-from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed
+from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed, RuledOut
 
 EVIDENCE_MAX: Final = 16
 VICTIMS_MAX: Final = 64
+NAMED_MAX: Final = 2
+RULED_OUT_MAX: Final = 8
 HARDWARE: Final = frozenset({"gpu", "nic", "nvlink", "nvswitch", "dimm", "node"})
 
 
@@ -84,7 +88,7 @@ def _weighed(
         level=UNEXPLAINED,
         culprits=(),
         provisional=True,
-        missing=("the kernel logs and NIC counters of the job's other nodes",),
+        missing=(wanted.KERNEL_LOGS, wanted.LINK_COUNTERS),
     )
 
 
@@ -127,7 +131,7 @@ def _silent(silences: Sequence[Silence]) -> Finding:
             level=UNEXPLAINED + 1,
             victims=tuple(components.node(name) for name in nodes),
             proofs=proofs,
-            missing=("the switches' counters", "the management network's state"),
+            missing=(wanted.SWITCH_COUNTERS, wanted.MANAGEMENT_NETWORK),
         )
     return Finding(
         verdict="attributed",
@@ -137,12 +141,18 @@ def _silent(silences: Sequence[Silence]) -> Finding:
         level=NODE_SILENT,
         culprits=tuple(components.node(name) for name in nodes),
         proofs=proofs,
-        missing=("the node's console and power state",),
+        missing=(wanted.CONSOLE,),
     )
 
 
 def verdict_of(
-    incident: Incident, inventory: Inventory, steps: Steps, at_ns: int
+    incident: Incident,
+    inventory: Inventory,
+    steps: Steps,
+    at_ns: int,
+    *,
+    named_ppm_min: int = NAMED_PPM_MIN,
+    class_ppm_min: int = CLASS_PPM_MIN,
 ) -> tuple[FaultAttributed, tuple[int, ...], int, bool] | None:
     """(verdict, the sequences it rests on, level of its root, whether it is provisional).
 
@@ -152,6 +162,9 @@ def verdict_of(
     if not found:
         return None
     root, *others = found
+    root = as_certain(
+        root, named_ppm_min=named_ppm_min, class_ppm_min=class_ppm_min, late=incident.late
+    )
     others = [each for each in others if each.level > NOT_UNDERSTOOD]
     backing = [each.proof for each in incident.supports if each.component in root.culprits]
     proofs = _proofs(root, others, backing)
@@ -181,6 +194,7 @@ def verdict_of(
         ranks=tuple(rank for job, rank in seats if job == first),
         signature=root.signature,
         late=incident.late,
+        ruled_out=_ruled_out(root, others),
     )
     causes = tuple(sorted({each.seq for each in proofs}))
     return verdict, causes, root.level, root.provisional
@@ -199,6 +213,20 @@ def refuted(incident: Incident, at_ns: int) -> FaultAttributed:
         fault_class="none",
         late=incident.late,
     )
+
+
+def _ruled_out(root: Finding, others: Sequence[Finding]) -> tuple[RuledOut, ...]:
+    """What the root's own evidence speaks against, then what only follows from it."""
+    if root.verdict != "attributed":
+        return root.ruled_out
+    found = [*root.ruled_out]
+    for each in others:
+        names = [name for name in each.culprits if name not in root.culprits]
+        if names and each.proofs:
+            says = f"{' and '.join(names[:NAMED_MAX])} ({each.fault_class})"
+            because = f"it follows from {' and '.join(root.culprits[:NAMED_MAX])}: {each.reason}"
+            found.append(RuledOut(says=says, because=because, fact=each.proofs[0].fact))
+    return tuple(found[:RULED_OUT_MAX])
 
 
 def _own_job(incident: Incident) -> set[str]:

@@ -1,6 +1,5 @@
 """`nemesis report`: one incident for whoever was not there, from the log, the archive or a file."""
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,7 +37,10 @@ def report(
     else:
         found = run_on_loop(_of_log(source, cell, server, context, credentials))
     if html is not None:
-        _write(found, html, force=force)
+        from nemesis.views.report.page import page
+        from nemesis.views.report.place import place_page
+
+        place_page(page(found), html, force=force)
     if json:
         print_json(found)
     elif html is not None:
@@ -79,22 +81,3 @@ def _of_file(path: Path, id: str) -> "Report":
     seen = next((each for each in recording.records() if each.seq == one.first_seq), None)
     one.first_seen = first_seen(seen) if seen is not None else None
     return report_of(one, source=str(path), replay=[f"nemesis replay {path}"])
-
-
-def _write(found: "Report", path: Path, *, force: bool) -> None:
-    """The page appears whole or not at all; one that is there stays until then.
-
-    Raises:
-        RecordingExistsError, CannotWriteError: there is one, or the file system refused it.
-    """
-    from nemesis.replay.writer import exists, explained, place
-    from nemesis.views.report.page import page
-
-    if path.exists() and not force:
-        raise exists(path)
-    document = page(found)
-    with explained(path), tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:
-        finished = Path(folder) / "page.html"
-        finished.touch(mode=0o600)
-        finished.write_text(document, encoding="utf-8")
-        place(finished, path, force=force)

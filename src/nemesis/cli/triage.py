@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from nemesis.producers.readers.bundle import Bundle
     from nemesis.producers.readers.bundle_facts import BundleFacts
     from nemesis.schemas.inferred import Evidence, FaultAttributed
-    from nemesis.views.triage_answer import Citation, Triage
+    from nemesis.views.triage_answer import Alternative, Citation, Triage
 
 _TEXT_CHARS_MAX = 2000
 
@@ -19,6 +19,8 @@ def triage(
     paths: list[Path] = typer.Argument(
         ..., metavar="PATH...", help="Files or folders of one incident.", show_default=False
     ),
+    html: Path | None = typer.Option(None, "--html", help="Write one self-contained page there."),
+    force: bool = typer.Option(False, "--force", help="Replace the page."),
     json: bool = typer.Option(False, "--json", help="Print one JSON document."),
 ) -> None:
     """Name the part at fault from kernel logs and flight-recorder dumps.
@@ -38,6 +40,11 @@ def triage(
 
     bundle = read_bundle(paths)
     answer = answer_to(bundle)
+    if html is not None:
+        from nemesis.views.report.place import place_page
+        from nemesis.views.triage_page import page_of
+
+        place_page(page_of(answer), html, force=force)
     if json:
         typer.echo(msgspec.json.format(msgspec.json.encode(answer), indent=1).decode())
     else:
@@ -79,7 +86,9 @@ def answer_to(bundle: "Bundle") -> "Triage":
     log.run(facts)
     answers = once_each(
         [
-            answer_of(each, _citations(each, facts, bundle), log.conclusions)
+            answer_of(
+                each, _citations(each, facts, bundle), _alternatives(each, facts), log.conclusions
+            )
             for each in newest_verdicts(log.conclusions)
         ]
     )
@@ -124,6 +133,19 @@ def _citations(
             text=_quoted(each, lines.get(origin.file, {}).get(origin.line or 0, "")),
             says=each.says,
         )
+        for each, origin in found
+    ]
+
+
+def _alternatives(verdict: "FaultAttributed", facts: "BundleFacts") -> list["Alternative"]:
+    """What was ruled out, with the place of the fact that did."""
+    from nemesis.views.triage_answer import Alternative
+
+    found = [(each, facts.origin(each.fact)) for each in verdict.ruled_out]
+    return [
+        Alternative(each.says, each.because, origin.file, origin.line)
+        if origin
+        else Alternative(each.says, each.because)
         for each, origin in found
     ]
 

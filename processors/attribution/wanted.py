@@ -1,0 +1,44 @@
+"""What to collect next, each with the command that gets it.
+
+Why: "insufficient evidence" is only of use to somebody who then knows what to type. How: rules name
+what would settle their question by these words, so that the same thing is always asked for alike.
+
+Commands: journalctl(1), nvidia-smi(1), mlxlink and ethtool(8), py-spy, torch's worker server
+(torch/distributed/elastic/control_plane.py) and flight recorder, ipmitool(1).
+"""
+
+from typing import Final
+
+KERNEL_LOG: Final = "the kernel log of its node: journalctl -k -o json"
+KERNEL_LOGS: Final = "the kernel logs of all nodes of the job: journalctl -k -o json"
+GPU_STATE: Final = "the state of its GPU: nvidia-smi -q"
+NODE_GPUS: Final = "the state of the node's GPUs: nvidia-smi -q"
+NVLINK_ERRORS: Final = "the NVLink errors of every GPU: nvidia-smi nvlink -e"
+PEER_XIDS: Final = "the Xids of the GPUs at the links' other ends: journalctl -k | grep -i xid"
+FABRIC_MANAGER_LOG: Final = "the fabric manager's log: journalctl -u nvidia-fabricmanager"
+PYTHON_STACK: Final = "the Python stack of the rank: py-spy dump --pid PID"
+RANK_ENDED: Final = "the rank's error output and exit status: torchrun --tee 3, sacct -j JOB"
+RANKS_OUTPUT: Final = "the ranks' error output: torchrun --tee 3"
+ALL_DUMPS: Final = "flight-recorder dumps of every rank: TORCH_NCCL_DUMP_ON_TIMEOUT=1"
+DUMPS_AT_ONCE: Final = "dumps of all ranks taken at one moment: TORCH_NCCL_DUMP_ON_TIMEOUT=1"
+DUMPS_LATER: Final = "dumps of all ranks taken a minute later: TORCH_NCCL_DUMP_ON_TIMEOUT=1"
+LINK_COUNTERS: Final = "NIC and NVLink counters, twice: ethtool -S DEV, nvidia-smi nvlink -e"
+TRANSCEIVERS: Final = "its transceivers: mlxlink -d DEV -m, ethtool -m DEV"
+BOTH_ENDS: Final = "the logs of both ends: journalctl -k, show logging"
+CLOCK_REASONS: Final = "clocks of its GPU: nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE"
+HOST_PRESSURE: Final = "pressure of its host: cat /proc/pressure/{cpu,memory,io}; vmstat 1 10"
+HOST_PROCESSES: Final = "the processes of the host by CPU time: top -b -n 1 -o TIME+"
+PROFILE: Final = "a profile of the rank: py-spy record --pid PID, torch.profiler"
+PAUSE_COUNTERS: Final = "pause counters of every switch, by priority: show pfc counters"
+NIC_BUFFERS: Final = "the NICs' drops and buffers: ethtool -S DEV | grep -E 'pause|discard|out_of'"
+SWITCH_COUNTERS: Final = "the switches' counters: show interfaces counters errors"
+MANAGEMENT_NETWORK: Final = "whether the management network reaches them: ping, ssh"
+CONSOLE: Final = "the node's console and power state: ipmitool chassis status, sol activate"
+BOARD_LOG: Final = "the board's event log: ipmitool sel elist"
+SERVER_LOG: Final = "the file server's own log"
+OTHER_CLIENT: Final = "the kernel log of another client of that server: journalctl -k"
+
+
+def dump_of(rank: int) -> str:
+    """The flight-recorder dump of one rank."""
+    return f"the flight-recorder dump of rank {rank}"

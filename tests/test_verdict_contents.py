@@ -58,7 +58,7 @@ def test_ranks_in_a_cycle_are_named_in_its_order() -> None:
     assert answer.ruled_out[1].file == "rank_3"
 
 
-@pytest.mark.parametrize("scenario", ["hang", "type_mismatch", "straggler", "missing_rank_subgroup"])
+@pytest.mark.parametrize("scenario", ["hang", "type_mismatch", "missing_rank_subgroup"])
 def test_every_name_from_recorders_comes_with_what_it_is_not(scenario: str) -> None:
     answer = triage_paths([DATA / "fr_samples" / scenario])
     assert answer.verdict == "attributed"

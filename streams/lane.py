@@ -21,7 +21,7 @@ from nemesis.streams.errors import LogUnavailableError, ShortenedError
 from nemesis.streams.outbox import Outbox
 from nemesis.streams.port import RunnerLog
 from nemesis.streams.position import Position, position_of, read_snapshot
-from nemesis.streams.survivors import Survivors, read_standing
+from nemesis.streams.survivors import read_standing
 from nemesis.streams.watch import RETRY_S, Watch
 
 SNAPSHOT_PERIOD_S: Final = 10.0
@@ -38,7 +38,7 @@ class StepCrashedError(NemesisError):
 
 
 class StaleCopyError(NemesisError):
-    """This copy stepped an input that another one skipped for good: it must restore."""
+    """Another copy answered an input otherwise than this one, by skipping it or not: restore."""
 
 
 class Lane:
@@ -102,7 +102,7 @@ class Lane:
             return False
         if seen_count != self._watch.lost_count:
             raise LogUnavailableError(f"the connection broke while the state of {self.name} came")
-        fold = Fold(self.processor, skips=self._skips(position, survivors))
+        fold = Fold(self.processor, skips=survivors.skips)
         self.how = "reread" if position.exists else "cold"
         if taken is not None:
             if not self._restored(fold, taken):
@@ -157,11 +157,14 @@ class Lane:
         """A new position is in force, written by this copy or another.
 
         Raises:
-            StaleCopyError: it says that an input was skipped which this copy stepped.
+            StaleCopyError: it says that an input was skipped which this copy stepped, or answered
+                which this copy skipped.
         """
-        skipped = position.skipped_seq
+        skipped, mine = position.skipped_seq, self._skipped_seq
         if skipped > self.position.skipped_seq and skipped not in self.fold.skips:
             raise StaleCopyError(f"{self.name}: another copy skipped input {skipped}")
+        if skipped < mine and position.covers(mine, 0):
+            raise StaleCopyError(f"{self.name}: another copy answered input {mine}")
         self.position = position
         if position.version != self.processor.version:
             self.stage = "waiting"
@@ -171,7 +174,8 @@ class Lane:
 
         Raises:
             ShortenedError: it is not the log that was read.
-            StaleCopyError: it says that an input was skipped which this copy may have stepped.
+            StaleCopyError: it says that an input was skipped which this copy may have stepped,
+                or answered which this copy skipped.
         """
         await self._watch.verified()
         while (seen_count := self._watch.lost_count) != self._seen_count:
@@ -192,6 +196,9 @@ class Lane:
                 raise ShortenedError(outbox.survivors.seq, last_seq)
             if survivors.skips.keys() - self.fold.skips.keys():
                 raise StaleCopyError(f"{self.name}: another copy skipped {[*survivors.skips]}")
+            mine = self._skipped_seq
+            if mine > newest.in_seq and survivors.covers(mine, 0) and mine not in survivors.skips:
+                raise StaleCopyError(f"{self.name}: another copy answered input {mine}")
             self._seen_count = seen_count
             outbox.survived(survivors)
             self._moved_to(newest)
@@ -234,18 +241,18 @@ class Lane:
             undeliverable=self.stand_in,
         )
 
-    def _skips(self, position: Position, survivors: Survivors) -> dict[int, str]:
-        """An input that killed again and again is skipped, unless somebody answered it."""
-        seq = self.deaths.seq
-        answered = position.covers(seq, 0) or survivors.covers(seq, 0)
-        if not self.deaths.hopeless or answered:
-            return survivors.skips
-        return {seq: self.deaths.error}
+    def _doomed(self, record: Record) -> bool:
+        """Whether this input killed again and again, and nobody answered it."""
+        deaths = self.deaths
+        answered = self.committer.outbox.written(record.seq, 0)
+        return deaths.hopeless and deaths.of(record) and not answered
 
     def _step(self, fold: Fold, item: Input) -> list[Emission]:
-        seq = item.record.seq
-        deaths = self.deaths
-        deaths.enter(seq)
+        record, deaths = item.record, self.deaths
+        seq = record.seq
+        if seq == deaths.seq and self._doomed(record):
+            fold.skips[seq] = deaths.error
+        deaths.enter(record)
         try:
             emissions = fold.step(item)
         except Exception as error:

@@ -91,7 +91,7 @@ class Outbox:
         last_k = len(emissions) - 1
         before = len(self._waiting)
         for k, emission in enumerate(emissions):
-            if not self._written(seq, k):
+            if not self.written(seq, k):
                 self._waiting.append(Answer(seq, k, k == last_k, log_time_ns, emission))
                 self.urgent = self.urgent or emission.urgent
         return len(self._waiting) > before
@@ -142,6 +142,10 @@ class Outbox:
     def held(self) -> bool:
         """Nothing may be written yet: a position must lie behind all that it covers."""
         return self.stepped_seq < self.survivors.input_seq
+
+    def written(self, seq: int, k: int) -> bool:
+        """Whether conclusion k of an input is in the log."""
+        return self.position.covers(seq, k) or self.survivors.covers(seq, k)
 
     def replace_first(self, emission: Emission) -> None:
         """Put something else in the place of the first conclusion that waits."""
@@ -195,14 +199,11 @@ class Outbox:
     def _behind(self, item: Answer | State) -> bool:
         if isinstance(item, State):
             return self._state_behind(item.seq)
-        return self._written(item.seq, item.k)
+        return self.written(item.seq, item.k)
 
     def _state_behind(self, seq: int) -> bool:
         """Whether a position at this input comes too late."""
         return seq <= self.position.in_seq or seq < self.survivors.input_seq
-
-    def _written(self, seq: int, k: int) -> bool:
-        return self.position.covers(seq, k) or self.survivors.covers(seq, k)
 
     def _take(self) -> tuple[list[Answer], State | None, Answer | None]:
         """(conclusions, state) of the next batch, and the first conclusion that did not fit."""

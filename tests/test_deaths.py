@@ -6,13 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from nemesis.schemas.facts import Record
 from nemesis.streams.deaths import DEATHS_MAX, ERROR_BYTES_MAX, SLOTS_MAX, Deaths, NoSlotError
 
 
-def die(folder: Path, seq: int, error: str = "") -> None:
+def taken(seq: int, stored_ns: int = 70) -> Record:
+    """An input, as it lies in one log."""
+    return Record(seq, "nemesis.telemetry.n001.kernel", stored_ns, b"")
+
+
+def die(folder: Path, seq: int, error: str = "", *, stored_ns: int = 70) -> None:
     """One life that ends in the step of an input."""
     deaths = Deaths(folder, "counting@1")
-    deaths.enter(seq)
+    deaths.enter(taken(seq, stored_ns))
     if error:
         deaths.crashed(error)
     deaths.close()
@@ -57,7 +63,7 @@ def test_an_input_that_kills_three_times_is_hopeless(
 
 def test_a_step_that_ended_well_is_no_death(tmp_path: Path, reopened: list[Deaths]) -> None:
     deaths = Deaths(tmp_path, "counting@1")
-    deaths.enter(7)
+    deaths.enter(taken(7))
     deaths.leave()
     deaths.close()
     deaths = Deaths(tmp_path, "counting@1")
@@ -73,6 +79,20 @@ def test_a_death_in_another_input_starts_the_count_anew(
     deaths = Deaths(tmp_path, "counting@1")
     reopened.append(deaths)
     assert (deaths.seq, deaths.hopeless) == (7, False)
+
+
+def test_another_input_at_the_same_sequence_is_another_death(
+    tmp_path: Path, reopened: list[Deaths]
+) -> None:
+    for stored_ns in (70, 70, 71):
+        die(tmp_path, 7, "ValueError" if stored_ns == 70 else "", stored_ns=stored_ns)
+    deaths = Deaths(tmp_path, "counting@1")
+    reopened.append(deaths)
+    assert (deaths.seq, deaths.hopeless) == (7, False)
+    assert deaths.error == "the process died in this step"
+    assert deaths.of(taken(7, 71))
+    assert not deaths.of(taken(7, 70))
+    assert not deaths.of(taken(8, 71))
 
 
 def test_a_life_without_a_death_between_keeps_the_count(
@@ -91,12 +111,12 @@ def test_what_the_last_death_said_is_kept_and_cut(tmp_path: Path, reopened: list
     die(tmp_path, 7, "ValueError: this step always crashes")
     deaths = Deaths(tmp_path, "counting@1")
     assert deaths.error == "ValueError: this step always crashes"
-    deaths.enter(7)
+    deaths.enter(taken(7))
     deaths.crashed("x" * (ERROR_BYTES_MAX + 1))
     deaths.close()
     deaths = Deaths(tmp_path, "counting@1")
     assert deaths.error == "x" * ERROR_BYTES_MAX
-    deaths.enter(7)
+    deaths.enter(taken(7))
     deaths.crashed("short")
     deaths.close()
     deaths = Deaths(tmp_path, "counting@1")
@@ -111,7 +131,7 @@ def test_words_that_are_no_text_are_kept_as_far_as_they_are(
     deaths = Deaths(tmp_path, "counting@1")
     reopened.append(deaths)
     assert deaths.error == "é" * (ERROR_BYTES_MAX // 2)
-    deaths.enter(7)
+    deaths.enter(taken(7))
     deaths.crashed("\ud800" + "x")
     assert deaths.error == "?x"
 

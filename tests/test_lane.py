@@ -90,8 +90,8 @@ def stage(lane: Lane) -> str:
     return lane.stage
 
 
-def cursor(in_seq: int, version: int = 1) -> Message:
-    fact = ProcessorAdvanced(in_seq=in_seq, log_time_ns=0, version=version)
+def cursor(in_seq: int, version: int = 1, written: int = 0) -> Message:
+    fact = ProcessorAdvanced(in_seq=in_seq, log_time_ns=0, version=version, written=written)
     return Message(subject=CURSOR, payload=encode(fact))
 
 
@@ -257,6 +257,60 @@ def test_an_input_that_kills_is_skipped_said_and_known_to_every_copy(tmp_path: P
     play(tmp_path, story)
 
 
+async def doomed(it: Story) -> tuple[Lane, Input]:
+    """A copy that is going to skip an input, and this input."""
+    await answering(it)
+    (item,) = it.write(traffic.line(1, "crash"))
+    for _ in range(DEATHS_MAX):
+        it.end()
+        lane = await it.begun()
+        with pytest.raises(StepCrashedError):
+            lane.feed(item)
+    it.end()
+    return await it.begun(), item
+
+
+def test_another_input_in_the_place_of_one_that_killed_is_stepped(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        lane, item = await doomed(it)
+        it.log.roll_back(item.record.seq - 1)
+        (other,) = it.write(traffic.line(1, "fault"))
+        assert other.record.seq == item.record.seq
+        lane.feed(other)
+        assert not lane.full
+        first = lane.committer.outbox.first()
+        assert first is not None
+        assert first.subject.startswith("nemesis.events.note_added.")
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_copy_that_skipped_what_another_one_answered_must_restore(
+    tmp_path: Path, whole: bool
+) -> None:
+    async def story(it: Story) -> None:
+        lane, item = await doomed(it)
+        lane.feed(item)
+        seq = item.record.seq
+        theirs = cursor(seq) if whole else cursor(seq - 1, written=1)
+        (answered,) = it.write(theirs)
+        with pytest.raises(StaleCopyError, match=rf"^counting: another copy answered input {seq}$"):
+            lane.observe(position_of(answered.record))
+
+    play(tmp_path, story)
+
+
+def test_an_input_that_another_copy_answered_is_not_skipped(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        lane, item = await doomed(it)
+        feed(lane, it.write(cursor(item.record.seq)))
+        with pytest.raises(StepCrashedError):
+            lane.feed(item)
+
+    play(tmp_path, story)
+
+
 def test_an_input_that_went_through_after_all_is_no_longer_counted(tmp_path: Path) -> None:
     async def story(it: Story) -> None:
         await answering(it)
@@ -264,7 +318,7 @@ def test_an_input_that_went_through_after_all_is_no_longer_counted(tmp_path: Pat
         for _ in range(2):
             it.end()
             await it.begun()
-            it.opened[0].enter(item.record.seq)
+            it.opened[0].enter(item.record)
         it.end()
         lane = await it.begun()
         assert it.opened[0].seq == item.record.seq
@@ -278,7 +332,7 @@ def test_other_inputs_that_go_through_neither_count_nor_forget_a_death(tmp_path:
     async def story(it: Story) -> None:
         await answering(it)
         items = it.write(traffic.line(1, "fault"), traffic.line(2, "crash"))
-        it.opened[0].enter(items[1].record.seq)
+        it.opened[0].enter(items[1].record)
         it.end()
         lane = await it.begun()
         lane.feed(items[0])

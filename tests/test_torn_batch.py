@@ -323,21 +323,52 @@ def test_an_input_that_killed_and_was_answered_by_another_copy_is_not_skipped(
     async def story(it: Story) -> None:
         lane = await it.answering()
         seq = lane.read_seq
+        killer = it.log.records[-1]
         for _ in range(DEATHS_MAX):
             it.end()
             it.made()
-            it.opened[0].enter(seq)
+            it.opened[0].enter(killer)
         it.end()
-        assert dict((await it.begun()).fold.skips) == {
-            seq: "the process died in this step",
-        }
+        assert skipped_by(it, await it.begun()) == {seq: "the process died in this step"}
+        for _ in range(DEATHS_MAX):
+            it.end()
+            it.made()
+            it.opened[0].enter(killer)
         it.end()
         if survives:
             it.survives(lane)
         else:
             part = ProcessorAdvanced(in_seq=seq - 1, log_time_ns=0, version=1, written=1)
             it.log.append(Message(subject=CURSOR, payload=encode(part)))
-        assert dict((await it.begun()).fold.skips) == {}
+        assert skipped_by(it, await it.begun()) == {}
+
+    play(tmp_path, story)
+
+
+def skipped_by(it: Story, lane: Lane) -> dict[int, str]:
+    """What a copy skips that reads on to the end of the log."""
+    for record in list(it.log.records):
+        lane.feed(Input(record))
+    return lane.fold.skips
+
+
+def test_a_copy_that_skipped_what_survives_of_another_ones_answer_must_restore(
+    tmp_path: Path,
+) -> None:
+    async def story(it: Story) -> None:
+        lane = await it.answering()
+        seq = lane.read_seq
+        for _ in range(DEATHS_MAX):
+            it.end()
+            it.made()
+            it.opened[0].enter(it.log.records[-1])
+        it.end()
+        skipping = await it.begun()
+        assert skipped_by(it, skipping).keys() == {seq}
+        it.survives(lane)
+        it.breaks()
+        with pytest.raises(StaleCopyError, match=rf"^counting: another copy answered input {seq}$"):
+            await skipping.verified()
 
     play(tmp_path, story)
 

@@ -36,7 +36,8 @@ from nemesis.sim.hands import NAME, Hands
 from nemesis.sim.operator import beginning, messages, submission
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.topology.cluster import Cluster
-from nemesis.sim.truth.ledger import Truth
+from nemesis.sim.truth.ledger import LedgerOpened, MembershipFormed, Truth
+from nemesis.sim.truth.ledger_file import Ledger, ledger_of
 from nemesis.sim.truth.score import Score
 from nemesis.streams.ticker import TICK_SUBJECT, tick_of
 
@@ -57,6 +58,18 @@ class OfflineRun(msgspec.Struct, kw_only=True, frozen=True):
     """The whole log."""
     passed_ns: int
     """How long it took, simulated."""
+    standing: MembershipFormed | None = None
+    """How the job stood at the end."""
+
+    @property
+    def ended_ns(self) -> int:
+        """When it ended, simulated time."""
+        return START_NS + self.passed_ns
+
+    def ledger(self, opened: LedgerOpened) -> Ledger:
+        """What the run really was."""
+        last = () if self.standing in (None, *self.truths) else (self.standing,)
+        return ledger_of(opened, (*self.truths, *last), self.ended_ns)
 
     def replay(self, catalogue: Catalogue = CATALOGUE) -> Report:
         """Fold the log again, and compare every conclusion byte for byte."""
@@ -111,6 +124,7 @@ def run_offline(
         facts=tuple(log.facts),
         records=tuple(log.records),
         passed_ns=passed_ns,
+        standing=standing,
     )
 
 

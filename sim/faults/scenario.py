@@ -43,6 +43,10 @@ class Expect(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     """Processes started anew; -1: any number."""
 
 
+ANYTHING: Final = Expect(goes_on=False)
+"""Nothing is expected of the run."""
+
+
 class Scenario(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """One run."""
 

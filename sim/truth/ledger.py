@@ -1,7 +1,8 @@
 """The ledger: what was really broken and what the job really did.
 
 It lies in a stream of its own, NEMESIS_TRUTH, that no processor may read: NEMESIS is judged by it
-and must never learn from it. One JSON document a subject `nemesis.truth.<run>.<what>`.
+and must never learn from it. One JSON document a subject `nemesis.truth.<run>.<what>`; as a file it
+is one document a line (ledger_file.py).
 """
 
 from typing import Final
@@ -11,9 +12,46 @@ import msgspec
 from nemesis.schemas.codes import Action, FaultClass
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.sim.faults.causal import Cause, Expected
+from nemesis.sim.faults.scenario import ANYTHING, Expect
 from nemesis.sim.faults.symptoms import Fault
 
 TRUTH_STREAM: Final = "NEMESIS_TRUTH"
+
+
+class LedgerOpened(msgspec.Struct, kw_only=True, frozen=True, tag="ledger_opened"):
+    """What was run: with it anybody makes the run again."""
+
+    scenario: str
+    seed: int
+    cluster: str
+    nodes_count: int
+    gpus_count: int
+    start_ns: int
+    """Simulated time at which it began."""
+    params_sha256: str
+    """Of the parameter file: a score counts only beside scores of the same."""
+    nemesis_version: str
+    suite: str = ""
+    began_wall_ns: int = 0
+    """What the clock of the log's server showed then, where it is not simulated time."""
+    speed_ppm: int = 1_000_000
+    """How fast simulated time passed."""
+    expect: Expect = ANYTHING
+    """What must hold of the run besides right answers."""
+
+    def simulated_ns(self, stored_ns: int) -> int:
+        """Simulated time at which the log stored something."""
+        if not self.began_wall_ns:
+            return stored_ns
+        return self.start_ns + max(0, stored_ns - self.began_wall_ns) * self.speed_ppm // 1_000_000
+
+
+class LedgerClosed(msgspec.Struct, kw_only=True, frozen=True, tag="ledger_closed"):
+    """The run is over; a ledger without it is cut short."""
+
+    at_ns: int
+    entries_count: int
+    """Before this one, the opening included."""
 
 
 class FaultInjected(msgspec.Struct, kw_only=True, frozen=True, tag="fault_injected"):
@@ -46,6 +84,8 @@ class FaultInjected(msgspec.Struct, kw_only=True, frozen=True, tag="fault_inject
     """Loud though nothing is wrong with them."""
     repaired_ns: int = -1
     """When it was mended or ended by itself; -1: not in this run."""
+    attributable: bool | None = None
+    """Whether what reaches the log names the culprit; None: nobody weighed it."""
 
 
 class MembershipFormed(msgspec.Struct, kw_only=True, frozen=True, tag="membership_formed"):
@@ -67,6 +107,7 @@ class MembershipFormed(msgspec.Struct, kw_only=True, frozen=True, tag="membershi
 
 
 Truth = FaultInjected | MembershipFormed
+Entry = LedgerOpened | FaultInjected | MembershipFormed | LedgerClosed
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final[msgspec.json.Decoder[FaultInjected | MembershipFormed]] = msgspec.json.Decoder(

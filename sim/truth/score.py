@@ -17,7 +17,7 @@ from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
 from nemesis.schemas.rank_ranges import parse_ranks
-from nemesis.sim.faults.scenario import Expect
+from nemesis.sim.faults.scenario import ANYTHING, Expect
 from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed
 
 READ: Final = ("fault_attributed", "failure_predicted", "recovery_decided", "quiesce_decided")
@@ -26,10 +26,6 @@ _LOUD_BANDS: Final = ("watch", "act")
 """Of a prediction: what a person or the healer would act upon."""
 _IDLE_ACTIONS: Final = ("none", "watch", "collect_more")
 """What hurts nobody, said of anything."""
-
-
-ANYTHING: Final = Expect(goes_on=False)
-"""Nothing is expected of the run."""
 
 
 class FaultScore(msgspec.Struct, kw_only=True, frozen=True):
@@ -55,6 +51,18 @@ class FaultScore(msgspec.Struct, kw_only=True, frozen=True):
     """The job had to go on again after it."""
     predicted_ms: int | None = None
     """How long before its onset it was predicted."""
+    true_class: str = ""
+    """The class that it is of; empty for a decoy."""
+    attributable: bool | None = None
+    """Whether what the log was given names the culprit; None: nobody weighed it."""
+    right_at: int | None = None
+    """Which of the named is the first right one, counted from 0."""
+    confidence_ppm: int = 0
+    """Of the verdict."""
+    to_detect_ms: int | None = None
+    """Until the first word or act about it."""
+    to_attribute_ms: int | None = None
+    """Until a right component was named."""
 
     @property
     def passed(self) -> bool:
@@ -109,6 +117,10 @@ def score(
         decided = [each for each in decisions if _answers(each.data, fault, incidents)]
         others = [each for each in faults if each is not fault and each.components]
         scored.append(_judge(fault, about, foretold, decided, memberships, others=others))
+        held = [each for each in holds if each.data.incident in incidents]
+        scored[-1] = msgspec.structs.replace(
+            scored[-1], **_times(fault, [*about, *decided, *held], about)
+        )
     real = {number for number, fault in enumerate(faults) if fault.components}
     last = memberships[-1] if memberships else None
     alarms = _false_alarms([*verdicts, *predictions], faults_of, real)
@@ -223,7 +235,23 @@ def _judge(
         is_decoy=is_decoy,
         stalls=fault.stalls and not is_decoy,
         predicted_ms=(fault.at_ns - warned[0].at_ns) // 1_000_000 if warned else None,
+        true_class=fault.classes[0] if fault.classes else "",
+        attributable=fault.attributable,
+        right_at=next((at for at, each in enumerate(named) if each in fault.components), None),
+        confidence_ppm=final.confidence_ppm if final else 0,
     )
+
+
+def _times(
+    fault: FaultInjected, heeded: Sequence[Fact], about: Sequence[Fact]
+) -> dict[str, int | None]:
+    """When it was heeded at all, and when a right component was first named."""
+    first = min(heeded, key=lambda each: each.at_ns, default=None)
+    right = (each for each in about if not _named(each).isdisjoint(fault.components))
+    return {
+        "to_detect_ms": _since_ms(fault, first),
+        "to_attribute_ms": _since_ms(fault, next(right, None)),
+    }
 
 
 def _last_word(

@@ -23,9 +23,11 @@ from nemesis.cli.replay import replay
 from nemesis.cli.report import report
 from nemesis.cli.run import run
 from nemesis.cli.schema import schema
+from nemesis.cli.score import score
 from nemesis.cli.serve import serve
 from nemesis.cli.simulate import simulate
 from nemesis.cli.status import status
+from nemesis.cli.suite import suite
 from nemesis.cli.top import top
 from nemesis.cli.triage import triage
 
@@ -77,9 +79,11 @@ app.command()(report)
 app.command()(resume)
 app.command()(run)
 app.add_typer(schema, name="schema")
+app.command()(score)
 app.command()(serve)
 app.command()(simulate)
 app.command()(status)
+app.add_typer(suite, name="suite")
 app.add_typer(telemetry, name="telemetry")
 app.command()(top)
 app.command()(triage)

@@ -1,0 +1,114 @@
+"""Runs a suite: every seed offline with the real processors, over processes, and goes on where it
+was interrupted.
+
+A run that is done lies as a file in the suite's folder, whose name holds the hashes of the suite,
+the parameters and the code: whatever changes one of them starts anew, and nothing is mixed.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+import nemesis
+from nemesis.sim.offline import START_NS, run_offline
+from nemesis.sim.params import DEFAULT, load_params
+from nemesis.sim.recorded import write_recording
+from nemesis.sim.truth.drawn import draw
+from nemesis.sim.truth.ledger_file import SUFFIX, opening, write_ledger
+from nemesis.sim.truth.scored import ScoredRun, scored
+from nemesis.sim.truth.suites import Suite
+
+QUANTUM_NS: Final = 200_000_000
+"""How often agents look: a fifth of the shortest poll; four times as many runs as with 50 ms."""
+CODE: Final = ("processors", "producers", "schemas", "sim")
+"""Whose change may change a run."""
+HASH_CHARS: Final = 12
+
+
+class Options(msgspec.Struct, kw_only=True, frozen=True):
+    """How to run a suite."""
+
+    suite: Suite
+    folder: Path
+    """Where runs are kept; of this suite, these parameters and this code alone."""
+    seeds_count: int
+    params: Path = DEFAULT
+    keep: bool = False
+    """Whether recording and ledger of each run are kept beside its score."""
+
+
+def run_suite(options: Options, *, jobs_count: int) -> Iterator[ScoredRun]:
+    """Every run, in order of its seed; those that are done already are read.
+
+    Raises:
+        BadScenarioError: a cluster that the suite draws cannot be broken so.
+    """
+    options.folder.mkdir(parents=True, exist_ok=True)
+    first = options.suite.first_seed
+    seeds = range(first, first + options.seeds_count)
+    work = partial(run_seed, options)
+    if jobs_count == 1:
+        yield from map(work, seeds)
+        return
+    with ProcessPoolExecutor(jobs_count) as pool:
+        try:
+            yield from pool.map(work, seeds)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def run_seed(options: Options, seed: int) -> ScoredRun:
+    """One run, or what is known of it already."""
+    path = options.folder / f"{seed:05d}.json"
+    kept = path.with_suffix(SUFFIX).exists() or not options.keep
+    if path.exists() and kept:
+        return msgspec.json.decode(path.read_bytes(), type=ScoredRun)
+    drawn = draw(options.suite, seed)
+    with tempfile.TemporaryDirectory() as plans:
+        run = run_offline(
+            drawn.cluster, drawn.scenario, seed=seed, folder=Path(plans), quantum_ns=QUANTUM_NS
+        )
+    ledger = run.ledger(
+        opening(
+            drawn.cluster,
+            drawn.scenario,
+            seed=seed,
+            start_ns=START_NS,
+            params_sha256=load_params(options.params).sha256,
+            suite=options.suite.name,
+        )
+    )
+    if options.keep:
+        write_recording(path.with_suffix(".ndjson.zst"), run.records, force=True)
+        write_ledger(path.with_suffix(SUFFIX), ledger)
+    result = scored(ledger, run.facts)
+    fresh = path.with_suffix(f".{os.getpid()}.new")
+    fresh.write_bytes(msgspec.json.encode(result))
+    fresh.replace(path)
+    return result
+
+
+def folder_of(suite: Suite, params: Path, under: Path) -> Path:
+    """Where the runs of a suite lie: of these parameters and this code."""
+    about = msgspec.json.encode([suite, load_params(params).sha256, code_sha256()])
+    return under / f"{suite.name}-{hashlib.sha256(about).hexdigest()[:HASH_CHARS]}"
+
+
+@cache
+def code_sha256() -> str:
+    """The hash of everything that a run follows from besides its seed."""
+    digest = hashlib.sha256()
+    (root,) = nemesis.__path__
+    for part in CODE:
+        for path in sorted((Path(root) / part).resolve().rglob("*")):
+            if path.suffix in (".py", ".toml", ".json"):
+                digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

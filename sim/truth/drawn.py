@@ -1,0 +1,164 @@
+"""A run that nobody wrote: cluster, faults and decoys of a suite, drawn by a seed.
+
+Pure. Parameters of a fault lie by a factor above or below their defaults, as far as their range
+allows; targets are left to the seed of the run. When something strikes, and where nothing does, is
+decided before anything runs.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from random import Random
+from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
+
+import msgspec
+from msgspec.structs import replace
+
+from nemesis.sim.faults.planned import FaultPlanned
+from nemesis.sim.faults.scenario import ANYTHING, Scenario, scenarios
+from nemesis.sim.topology.cluster import Cluster, ClusterSize, load_cluster
+from nemesis.sim.truth.suites import Decoys, Mix, Suite, Topologies
+
+BEGIN_S: Final = (6.0, 14.0)
+"""When the first fault strikes: processors have seen some steps."""
+_GIVEN: Final = ("after_s", "right", "node")
+"""What a parameter is not."""
+
+
+class Drawn(NamedTuple):
+    """One run."""
+
+    cluster: Cluster
+    scenario: Scenario
+
+
+def draw(suite: Suite, seed: int) -> Drawn:
+    """The run of a seed."""
+    random = Random(f"{suite.name}/{seed}/drawn")
+    cluster = draw_cluster(suite.topologies, random)
+    poll_s = cluster.cluster.sample_period_ms / 1_000
+    planned = _faults(suite.faults, random, random.uniform(*BEGIN_S) + 3 * poll_s)
+    last_s = max((each.after_s + lasts_s(each) for each in planned), default=BEGIN_S[1])
+    planned += _decoys(suite.decoys, random, last_s)
+    last_s = max([last_s, *(each.after_s + lasts_s(each) for each in planned)])
+    scenario = Scenario(
+        name=f"{suite.name}-{seed}",
+        title=" and ".join(each.kind for each in planned if each.right != "nothing") or "decoys",
+        faults=tuple(sorted(planned, key=lambda each: each.after_s)),
+        expect=ANYTHING,
+        duration_s=float(round(last_s + suite.after_s + 8 * poll_s + _stall_s(cluster))),
+    )
+    return Drawn(cluster, scenario)
+
+
+def draw_cluster(shapes: Topologies, random: Random) -> Cluster:
+    """A cluster of one of these shapes, with one job."""
+    model = load_cluster()
+    nodes, gpus = random.choice(shapes.nodes), random.choice(shapes.gpus)
+    in_job = max(2, nodes * random.randint(*shapes.job_share_pct) // 100)
+    step_ms = round(_log(random, *shapes.step_ms))
+    job = replace(
+        model.job,
+        nodes=min(nodes, in_job),
+        world_min=1,
+        step_ms=step_ms,
+        allreduce_ms=max(20, step_ms // 9),
+    )
+    node = replace(
+        model.node,
+        gpus=model.node.gpus[:gpus],
+        nics=model.node.nics[:gpus],
+        nvswitches=model.node.nvswitches if gpus == len(model.node.gpus) else (),
+    )
+    size = ClusterSize(
+        name=f"drawn-{nodes}x{gpus}",
+        nodes=nodes,
+        nodes_per_leaf=random.choice(shapes.nodes_per_leaf),
+        sample_period_ms=random.choice(shapes.poll_ms),
+    )
+    return Cluster(cluster=size, node=node, jobs=(job,))
+
+
+def _faults(mix: Mix, random: Random, began_s: float) -> list[FaultPlanned]:
+    kinds = mix.kinds or tuple(sorted(known_faults()))
+    planned: list[FaultPlanned] = []
+    for _ in range(_count(mix.counts, random)):
+        fault = known_faults()[random.choice(kinds)]
+        parameters = draw_parameters(fault, mix.spread, random)
+        planned.append(replace(fault, after_s=round(began_s, 3), **parameters))
+        began_s += random.uniform(*mix.apart_s)
+    return planned
+
+
+def _decoys(mix: Decoys, random: Random, last_s: float) -> list[FaultPlanned]:
+    planned: list[FaultPlanned] = []
+    for _ in range(_count(mix.counts, random) if mix.kinds else 0):
+        after_s = round(random.uniform(1.0, last_s + 20.0), 3)
+        document = {"kind": random.choice(mix.kinds), "after_s": after_s, "right": "nothing"}
+        planned.append(msgspec.convert(document, FaultPlanned))
+    return planned
+
+
+@cache
+def known_faults() -> dict[str, FaultPlanned]:
+    """The fault of each kind that the release has a scenario for."""
+    return {
+        fault.kind: fault
+        for each in scenarios()
+        for fault in each.faults
+        if fault.right != "nothing"
+    }
+
+
+def draw_parameters(
+    fault: FaultPlanned, spread: tuple[float, float], random: Random
+) -> dict[str, Any]:
+    """What a kind of fault may vary in: a number by a factor, a choice evenly.
+
+    Numbers whose default is 0 or less are targets, or mean "until the end": they stay.
+    """
+    drawn: dict[str, Any] = {}
+    for field in msgspec.structs.fields(fault):
+        if field.name in _GIVEN or field.default in (msgspec.NODEFAULT, ""):
+            continue
+        if isinstance(field.default, bool):
+            drawn[field.name] = random.random() < 0.5
+        elif isinstance(field.default, int | float) and field.default > 0:
+            factor = _log(random, *spread) ** random.choice((-1, 1))
+            drawn[field.name] = _within(field, field.default * factor)
+        elif get_origin(field.type) is Literal:
+            drawn[field.name] = random.choice(get_args(field.type))
+    return drawn
+
+
+def _within(field: msgspec.structs.FieldInfo, value: float) -> float | int:
+    """The nearest value that the field's range allows."""
+    kind: Any = msgspec.inspect.type_info(field.type)
+    low = kind.ge if kind.ge is not None else value
+    high = kind.le if kind.le is not None else value
+    near = min(max(value, low), high)
+    return round(near) if isinstance(kind, msgspec.inspect.IntType) else round(near, 1)
+
+
+def lasts_s(fault: FaultPlanned) -> float:
+    """Until its last symptom, at most: what its times add up to."""
+    seen: Any = fault
+    once_s = sum(
+        float(getattr(seen, name))
+        for name in seen.__struct_fields__
+        if name.endswith("_s") and name != "after_s"
+    )
+    return once_s * max([1, *(int(getattr(seen, name, 1)) for name in ("flaps_count",))])
+
+
+def _stall_s(cluster: Cluster) -> float:
+    job = cluster.job
+    return job.stall_steps * (job.step_ms + job.allreduce_ms) / 1_000
+
+
+def _count(weights: Sequence[int], random: Random) -> int:
+    return random.choices(range(len(weights)), weights)[0]
+
+
+def _log(random: Random, low: float, high: float) -> float:
+    """As likely between 1 and 10 as between 10 and 100."""
+    return float(low * (high / low) ** random.random())

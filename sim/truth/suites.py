@@ -1,0 +1,123 @@
+"""A suite: which clusters, faults, decoys, parameters and seeds a score is made of, as data.
+
+One TOML file each under `sim/suites/`; every run of a suite follows from the file and a seed. A
+held-out suite is only ever scored, never tuned on: its topologies, cascades or parameters stand in
+no scenario and in no other suite.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+
+from nemesis.schemas.errors import NemesisError
+from nemesis.sim.faults.planned import KINDS
+from nemesis.streams.documents import BadDocumentError, read_toml
+
+FOLDER: Final = Path(__file__).parent.parent / "suites"
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Weight = Annotated[int, msgspec.Meta(ge=0)]
+Some = Annotated[tuple[Positive, ...], msgspec.Meta(min_length=1)]
+
+
+class BadSuiteError(NemesisError):
+    """A suite that cannot be run."""
+
+    exit_code = 2
+
+
+class Topologies(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Clusters to draw from: each list is drawn from evenly."""
+
+    nodes: Some = (16,)
+    gpus: Some = (8,)
+    """Of a node."""
+    nodes_per_leaf: Some = (4,)
+    poll_ms: Some = (1_000,)
+    step_ms: tuple[Positive, Positive] = (900, 900)
+    """From, to; as likely in each decade."""
+    job_share_pct: tuple[Positive, Positive] = (75, 100)
+    """Of the nodes; the others are spares."""
+
+
+class Mix(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What breaks in a run."""
+
+    kinds: tuple[str, ...] = ()
+    """None: every kind that is a fault."""
+    counts: Annotated[tuple[Weight, ...], msgspec.Meta(min_length=1)] = (0, 1)
+    """Weights of runs with 0, 1, 2, ... faults."""
+    spread: tuple[float, float] = (1.0, 2.0)
+    """By which factor a parameter lies above or below its default: from, to."""
+    apart_s: tuple[float, float] = (0.0, 40.0)
+    """Between one fault and the next."""
+
+
+class Decoys(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What looks like trouble and is none."""
+
+    kinds: tuple[str, ...] = ()
+    counts: Annotated[tuple[Weight, ...], msgspec.Meta(min_length=1)] = (1,)
+    """Weights of runs with 0, 1, 2, ... decoys."""
+
+
+class Suite(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """One suite."""
+
+    name: str
+    """The file's, without .toml."""
+    title: str
+    held_out: bool = False
+    seeds_count: Positive = 100
+    """Runs, seeds from first_seed on."""
+    first_seed: Annotated[int, msgspec.Meta(ge=0)] = 1
+    after_s: float = 75.0
+    """Watched after the last symptom: a verdict on a straggler takes half a minute."""
+    topologies: Topologies = Topologies()
+    faults: Mix = Mix()
+    decoys: Decoys = Decoys()
+    defects: bool = True
+    """Whether evidence is lost, late or missing at the rates of the parameter file."""
+
+
+def load_suite(path: Path) -> Suite:
+    """The suite in a file.
+
+    Raises:
+        BadSuiteError: no such file, not TOML, or a field that is missing, unknown or wrong.
+    """
+    try:
+        suite = msgspec.convert({"name": path.stem, **read_toml(path)}, Suite)
+    except BadDocumentError as error:
+        raise BadSuiteError(error.message) from error
+    except msgspec.ValidationError as error:
+        raise BadSuiteError(f"{path}: {error}") from error
+    for kind in (*suite.faults.kinds, *suite.decoys.kinds):
+        if kind not in KINDS:
+            raise BadSuiteError(
+                f"{path}: no kind {kind!r}, expected some of: {', '.join(KINDS)}",
+            )
+    return suite
+
+
+def suites() -> tuple[Suite, ...]:
+    """Those of the release, by name."""
+    return tuple(load_suite(path) for path in sorted(FOLDER.glob("*.toml")))
+
+
+def suite_named(name: str) -> Suite:
+    """The suite of that name, or in the file of that name if it ends in .toml.
+
+    Raises:
+        BadSuiteError: there is none, or it cannot be run.
+    """
+    if name.endswith(".toml"):
+        return load_suite(Path(name))
+    path = FOLDER / f"{name}.toml"
+    known = [each.stem for each in sorted(FOLDER.glob("*.toml"))]
+    if name not in known:
+        raise BadSuiteError(
+            f"no suite {name!r}, expected a file ending in .toml or one of: {', '.join(known)}"
+        )
+    return load_suite(path)

@@ -1,0 +1,69 @@
+"""`nemesis score`: what NEMESIS said in a run, against what was really broken in it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nemesis.cli.output import JsonOption
+from nemesis.cli.reports import RunBar, ended_with, show
+
+if TYPE_CHECKING:
+    from nemesis.sim.truth.scored import ScoredRun
+
+
+def score(
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="A recording with its ledger beside it, or a folder of such or of runs."
+        ),
+    ],
+    ledger: Annotated[
+        Path | None, typer.Option(help="The ledger, where it does not lie beside the recording.")
+    ] = None,
+    params: Annotated[
+        Path | None, typer.Option(help="The parameters that count today; default: the release's.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Score runs by their ledgers: rates, wrong blame, times, confusion, calibration.
+
+    Simulated runs alone have a ledger: of a real one nobody knows the truth. Exit status: 0 scored;
+    1 the score is void, because the parameters have changed since, or the share of attributable
+    faults lies outside its bounds; 2 no run, or a ledger that cannot be read; 4 runs that were made
+    with different parameters.
+    """
+    from nemesis.sim.params import DEFAULT, load_params
+
+    runs = _scored(run, ledger)
+    void = ""
+    today = load_params(params or DEFAULT).sha256
+    made_with = sorted({each.params_sha256 for each in runs} - {today})
+    if made_with:
+        void = f"made with parameters {made_with[0][:12]}, today they are {today[:12]}"
+    raise typer.Exit(ended_with(show(runs, json=json, void=void), void=void))
+
+
+def _scored(run: Path, ledger: Path | None) -> "list[ScoredRun]":
+    from nemesis.sim.recorded import read_pair, recordings_in
+    from nemesis.sim.truth.ledger_file import BadLedgerError
+    from nemesis.sim.truth.scored import ScoredRun, read_scored, scored
+
+    if not run.is_dir():
+        return [scored(*read_pair(run, ledger))]
+    recordings = recordings_in(run)
+    if not recordings:
+        kept = read_scored(run)
+        if not kept:
+            raise BadLedgerError(
+                f"{run}: no run, expected NAME.ndjson.zst with NAME.ledger.ndjson beside it",
+                hint="`nemesis suite run NAME --keep` and `nemesis sim --record` make such",
+            )
+        return kept
+    found: list[ScoredRun] = []
+    with RunBar("scoring", len(recordings)) as bar:
+        for each in recordings:
+            found.append(scored(*read_pair(each)))
+            bar.advance()
+    return found

@@ -1,0 +1,83 @@
+"""Promises of suites: the same runs for anybody, nothing run twice, nothing mixed."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nemesis.sim.params import DEFAULT
+from nemesis.sim.suite import Options, folder_of, run_suite
+from nemesis.sim.truth.drawn import draw
+from nemesis.sim.truth.suites import BadSuiteError, Suite, load_suite, suite_named, suites
+from tests.commands import nemesis
+
+BASIC = suite_named("basic")
+
+
+def options(folder: Path, *, seeds_count: int = 2, keep: bool = False) -> Options:
+    return Options(suite=BASIC, folder=folder, seeds_count=seeds_count, keep=keep)
+
+
+@pytest.mark.parametrize("suite", suites(), ids=lambda each: each.name)
+def test_every_run_of_a_suite_follows_from_its_seed(suite: Suite) -> None:
+    drawn = [draw(suite, seed) for seed in range(1, 6)]
+    assert drawn == [draw(suite, seed) for seed in range(1, 6)]
+    assert len({msgspec.json.encode(each.scenario) for each in drawn}) == 5
+
+
+def test_a_suite_runs_to_the_same_bytes_in_one_process_or_two(tmp_path: Path) -> None:
+    alone = list(run_suite(options(tmp_path / "one"), jobs_count=1))
+    together = list(run_suite(options(tmp_path / "two"), jobs_count=2))
+    assert msgspec.json.encode(alone) == msgspec.json.encode(together)
+    assert [each.seed for each in alone] == [1, 2]
+
+
+def test_a_run_that_is_done_is_not_run_again(tmp_path: Path) -> None:
+    (first,) = run_suite(options(tmp_path, seeds_count=1), jobs_count=1)
+    kept = tmp_path / "00001.json"
+    kept.write_bytes(msgspec.json.encode(msgspec.structs.replace(first, scenario="kept")))
+    (again,) = run_suite(options(tmp_path, seeds_count=1), jobs_count=1)
+    assert again.scenario == "kept"
+
+
+def test_other_parameters_have_another_folder(tmp_path: Path) -> None:
+    changed = tmp_path / "params.toml"
+    changed.write_bytes(DEFAULT.read_bytes() + b"# another source\n")
+    assert folder_of(BASIC, DEFAULT, tmp_path) != folder_of(BASIC, changed, tmp_path)
+
+
+def test_a_kept_run_scores_as_it_did_and_is_void_under_other_parameters(tmp_path: Path) -> None:
+    (run,) = run_suite(options(tmp_path, seeds_count=1, keep=True), jobs_count=1)
+    recording = tmp_path / "00001.ndjson.zst"
+    scored = nemesis("score", str(recording), "--json")
+    assert scored.stderr == ""
+    document = msgspec.json.decode(scored.stdout)
+    assert document["top1"]["count"] == sum(each.right_at == 0 for each in run.score.faults)
+    assert document["params_sha256"] == run.params_sha256
+    assert nemesis("replay", str(recording)).returncode == 0
+    changed = tmp_path / "params.toml"
+    changed.write_bytes(DEFAULT.read_bytes() + b"# another source\n")
+    void = nemesis("score", str(recording), "--params", str(changed))
+    assert void.returncode == 1
+    assert void.stdout.startswith("VOID: made with parameters")
+
+
+def test_a_suite_that_cannot_be_run_is_refused_in_a_line(tmp_path: Path) -> None:
+    with pytest.raises(BadSuiteError, match="no suite 'nothing', expected a file"):
+        suite_named("nothing")
+    file = tmp_path / "mine.toml"
+    file.write_text('title = "mine"\n[faults]\nkinds = ["xid80"]\n')
+    with pytest.raises(BadSuiteError, match="no kind 'xid80'"):
+        load_suite(file)
+    file.write_text('title = "mine"\nseeds = 3\n')
+    with pytest.raises(BadSuiteError, match="unknown field `seeds`"):
+        load_suite(file)
+
+
+def test_the_command_lists_what_there_is_and_prints_one_document(tmp_path: Path) -> None:
+    assert {each["name"] for each in msgspec.json.decode(nemesis("suite", "list", "--json").stdout)}
+    ran = nemesis(
+        "suite", "run", "quiet", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), "--json"
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert msgspec.json.decode(ran.stdout)["alarms"]["count"] == 0

@@ -28,12 +28,15 @@ from nemesis.schemas.facts import (
 )
 from nemesis.schemas.observed import Observation
 from nemesis.schemas.registry import BY_STRUCT
+from nemesis.sim.dry_run import weighed
 from nemesis.sim.ending import Ending, judged
 from nemesis.sim.events import fact_of
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.scenario import Scenario
+from nemesis.sim.faults.symptoms import Symptom
 from nemesis.sim.hands import NAME, Hands
 from nemesis.sim.operator import beginning, messages, submission
+from nemesis.sim.params import Params
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.topology.cluster import Cluster
 from nemesis.sim.truth.ledger import LedgerOpened, MembershipFormed, Truth
@@ -85,15 +88,29 @@ def run_offline(
     folder: Path,
     catalogue: Catalogue = CATALOGUE,
     quantum_ns: int = QUANTUM_NS,
+    defects: Sequence[Symptom] = (),
+    weigh: Params | None = None,
 ) -> OfflineRun:
     """Run a scenario to its end; agents keep their plans in `folder`, which must be empty.
 
     `quantum_ns`: how often agents look at their node; a second must be a multiple of it.
+    `defects`: of the evidence; `weigh`: by these, say of each fault whether it is attributable.
 
     Raises:
         BadScenarioError: a target that the cluster does not have.
     """
     faults = plan_faults(cluster, scenario.faults, seed)
+    if weigh is not None:
+        faults = weighed(
+            cluster,
+            faults,
+            defects,
+            weigh,
+            seed=seed,
+            folder=folder / "dry-run",
+            start_ns=START_NS,
+            quantum_ns=quantum_ns,
+        )
     simulation = Simulation(
         cluster,
         submission(cluster, START_NS),
@@ -102,6 +119,7 @@ def run_offline(
         folder=folder,
         start_ns=START_NS,
     )
+    simulation.afflict(defects)
     log = _Log(catalogue, simulation)
     log.put(TICK_SUBJECT, encode_observation(tick_of(START_NS)))
     for subject, payload in messages(beginning(cluster, catalogue, START_NS), START_NS):

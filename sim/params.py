@@ -100,6 +100,38 @@ class StepParams(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_field
     """A step's compute takes up to so much longer, evenly."""
 
 
+class DefectParams(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """How often evidence itself is missing or wrong, by node and run where nothing else is said."""
+
+    no_kernel_log_ppm: int
+    single_snapshot_ppm: int
+    no_dump_ppm: int
+    samples_lost_ppm: int
+    samples_lost_per_mille: int
+    """Of the samples of such a node."""
+    doubled_ppm: int
+    doubled_per_mille: int
+    leaf_cut_off_ppm: int
+    """Of runs: all nodes of one leaf switch spool and come back."""
+    leaf_cut_off_s: int
+    clock_off_ppm: int
+    clock_off_ms: int
+    """At most, either way."""
+
+
+class TruthParams(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """When evidence counts as delivered."""
+
+    window_s: int
+    """From when it should show."""
+    late_s: int
+    """What is older when it arrives proves nothing in time."""
+    polls_min: int
+    """So many readings above the others', or it is noise."""
+    silent_s: int
+    """Who is heard after so long was not silent."""
+
+
 class Params(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """A file of parameters."""
 
@@ -109,6 +141,8 @@ class Params(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     nic: NicParams
     host: HostParams
     steps: StepParams
+    defects: DefectParams
+    truth: TruthParams
     sha256: str = ""
     """Of the file, so that a figure says what it assumes."""
 

@@ -102,6 +102,12 @@ class Simulation:
         for fault in faults:
             self.inject(fault)
 
+    def afflict(self, defects: Sequence[Symptom]) -> None:
+        """Let evidence be lost, late or missing from these times on; no fault of the cluster."""
+        for number, each in enumerate(defects):
+            entry = (self._start_ns + each.after_ns, -1 - number, each)
+            insort(self._symptoms, entry, key=lambda entry: entry[:2])
+
     def inject(self, fault: Fault) -> None:
         """Let one more fault begin at its time, or at the next advance where that has passed."""
         self.faults.append(fault)

@@ -20,6 +20,7 @@ import nemesis
 from nemesis.sim.offline import START_NS, run_offline
 from nemesis.sim.params import DEFAULT, load_params
 from nemesis.sim.recorded import write_recording
+from nemesis.sim.truth.defects import told
 from nemesis.sim.truth.drawn import draw
 from nemesis.sim.truth.ledger_file import SUFFIX, opening, write_ledger
 from nemesis.sim.truth.scored import ScoredRun, scored
@@ -71,10 +72,17 @@ def run_seed(options: Options, seed: int) -> ScoredRun:
     kept = path.with_suffix(SUFFIX).exists() or not options.keep
     if path.exists() and kept:
         return msgspec.json.decode(path.read_bytes(), type=ScoredRun)
-    drawn = draw(options.suite, seed)
+    params = load_params(options.params)
+    drawn = draw(options.suite, seed, params)
     with tempfile.TemporaryDirectory() as plans:
         run = run_offline(
-            drawn.cluster, drawn.scenario, seed=seed, folder=Path(plans), quantum_ns=QUANTUM_NS
+            drawn.cluster,
+            drawn.scenario,
+            seed=seed,
+            folder=Path(plans),
+            quantum_ns=QUANTUM_NS,
+            defects=drawn.defects,
+            weigh=params,
         )
     ledger = run.ledger(
         opening(
@@ -82,8 +90,9 @@ def run_seed(options: Options, seed: int) -> ScoredRun:
             drawn.scenario,
             seed=seed,
             start_ns=START_NS,
-            params_sha256=load_params(options.params).sha256,
+            params_sha256=params.sha256,
             suite=options.suite.name,
+            defects=told(drawn.defects),
         )
     )
     if options.keep:

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nemesis.sim.params import DEFAULT
+from nemesis.sim.params import DEFAULT, load_params
 from nemesis.sim.suite import Options, folder_of, run_suite
 from nemesis.sim.truth.drawn import draw
 from nemesis.sim.truth.suites import BadSuiteError, Suite, load_suite, suite_named, suites
@@ -20,8 +20,8 @@ def options(folder: Path, *, seeds_count: int = 2, keep: bool = False) -> Option
 
 @pytest.mark.parametrize("suite", suites(), ids=lambda each: each.name)
 def test_every_run_of_a_suite_follows_from_its_seed(suite: Suite) -> None:
-    drawn = [draw(suite, seed) for seed in range(1, 6)]
-    assert drawn == [draw(suite, seed) for seed in range(1, 6)]
+    drawn = [draw(suite, seed, load_params()) for seed in range(1, 6)]
+    assert drawn == [draw(suite, seed, load_params()) for seed in range(1, 6)]
     assert len({msgspec.json.encode(each.scenario) for each in drawn}) == 5
 
 

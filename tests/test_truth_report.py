@@ -11,7 +11,7 @@ from nemesis.sim.truth.ledger_file import BadLedgerError, ledger_of, read_ledger
 from nemesis.sim.truth.report import outcome_of, report
 from nemesis.sim.truth.report_text import lines
 from nemesis.sim.truth.score import FaultScore, Score
-from nemesis.sim.truth.scored import MixedParametersError, ScoredRun
+from nemesis.sim.truth.scored import Ceiling, MixedParametersError, ScoredRun
 
 
 def fault(**fields: Any) -> FaultScore:
@@ -62,6 +62,9 @@ def run(*faults: FaultScore, alarms: tuple[str, ...] = (), params: str = "a") ->
         passed_ns=86_400_000_000_000 // 128,
         params_sha256=params,
         nemesis_version="0.1.0",
+        ceiling=Ceiling(
+            right_count=sum(bool(each.attributable) for each in faults), wrong_blame_count=0
+        ),
         score=Score(
             faults=faults,
             false_alarms=alarms,

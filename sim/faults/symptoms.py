@@ -318,6 +318,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Components that are loud though nothing is wrong with them."""
     repaired_ns: int = -1
     """When it was mended or ended by itself, from the start of the run; -1: not in this run."""
+    delivered: tuple[int, ...] = ()
+    """Which of its evidence reaches the log in time, by place."""
+    attributable: bool | None = None
+    """Whether that names the culprit; None: nobody weighed it."""
 
     def later(self, by_ns: int) -> "Fault":
         """The same, so much later."""

@@ -15,7 +15,10 @@ from msgspec.structs import replace
 
 from nemesis.sim.faults.planned import FaultPlanned
 from nemesis.sim.faults.scenario import ANYTHING, Scenario, scenarios
+from nemesis.sim.faults.symptoms import Symptom
+from nemesis.sim.params import Params
 from nemesis.sim.topology.cluster import Cluster, ClusterSize, load_cluster
+from nemesis.sim.truth.defects import draw_defects
 from nemesis.sim.truth.suites import Decoys, Mix, Suite, Topologies
 
 BEGIN_S: Final = (6.0, 14.0)
@@ -29,9 +32,10 @@ class Drawn(NamedTuple):
 
     cluster: Cluster
     scenario: Scenario
+    defects: tuple[Symptom, ...]
 
 
-def draw(suite: Suite, seed: int) -> Drawn:
+def draw(suite: Suite, seed: int, params: Params) -> Drawn:
     """The run of a seed."""
     random = Random(f"{suite.name}/{seed}/drawn")
     cluster = draw_cluster(suite.topologies, random)
@@ -47,7 +51,9 @@ def draw(suite: Suite, seed: int) -> Drawn:
         expect=ANYTHING,
         duration_s=float(round(last_s + suite.after_s + 8 * poll_s + _stall_s(cluster))),
     )
-    return Drawn(cluster, scenario)
+    strikes_s = min((each.after_s for each in planned), default=BEGIN_S[0])
+    defects = draw_defects(cluster, params.defects, seed=seed, strikes_s=strikes_s)
+    return Drawn(cluster, scenario, defects if suite.defects else ())
 
 
 def draw_cluster(shapes: Topologies, random: Random) -> Cluster:

@@ -36,6 +36,8 @@ class LedgerOpened(msgspec.Struct, kw_only=True, frozen=True, tag="ledger_opened
     """What the clock of the log's server showed then, where it is not simulated time."""
     speed_ppm: int = 1_000_000
     """How fast simulated time passed."""
+    defects: tuple[str, ...] = ()
+    """What was wrong with the evidence itself: `n003 no_kernel_log`."""
     expect: Expect = ANYTHING
     """What must hold of the run besides right answers."""
 
@@ -84,8 +86,10 @@ class FaultInjected(msgspec.Struct, kw_only=True, frozen=True, tag="fault_inject
     """Loud though nothing is wrong with them."""
     repaired_ns: int = -1
     """When it was mended or ended by itself; -1: not in this run."""
+    delivered: tuple[int, ...] = ()
+    """Which of the evidence reaches the log in time, by place."""
     attributable: bool | None = None
-    """Whether what reaches the log names the culprit; None: nobody weighed it."""
+    """Whether that names the culprit; None: nobody weighed it."""
 
 
 class MembershipFormed(msgspec.Struct, kw_only=True, frozen=True, tag="membership_formed"):
@@ -137,6 +141,8 @@ def injected(fault: Fault, start_ns: int) -> FaultInjected:
         stalls=fault.stalls,
         chain=fault.chain,
         evidence=fault.evidence,
+        delivered=fault.delivered,
+        attributable=fault.attributable,
         innocent=fault.innocent,
         repaired_ns=start_ns + fault.repaired_ns if fault.repaired_ns >= 0 else -1,
     )

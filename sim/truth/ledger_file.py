@@ -66,6 +66,7 @@ def opening(
     start_ns: int,
     params_sha256: str,
     suite: str = "",
+    defects: tuple[str, ...] = (),
     began_wall_ns: int = 0,
     speed_ppm: int = 1_000_000,
 ) -> LedgerOpened:
@@ -80,6 +81,7 @@ def opening(
         params_sha256=params_sha256,
         nemesis_version=__version__,
         suite=suite,
+        defects=defects,
         began_wall_ns=began_wall_ns,
         speed_ppm=speed_ppm,
         expect=scenario.expect,

@@ -102,6 +102,8 @@ class Report(msgspec.Struct, kw_only=True, frozen=True):
     attributable_in_bounds: bool
     ceiling_top1: Share
     """What an oracle names that sees the hidden state and says only what the log can show."""
+    contradictions_count: int
+    """Of ledgers with themselves; above 0 nothing here counts."""
     outcomes: dict[str, int]
     detected: Share
     wrong_blame: Share
@@ -141,7 +143,8 @@ def report(runs: Sequence[ScoredRun]) -> Report:
     """
     faults = [each for run in runs for each in run.score.faults if not each.is_decoy]
     decoys = [each for run in runs for each in run.score.faults if each.is_decoy]
-    attributable = _share(_is_attributable, faults)
+    weighed = [each for each in faults if each.attributable is not None]
+    attributable = _share(_is_attributable, weighed)
     low, high = ATTRIBUTABLE_PPM
     outcomes = Counter(outcome_of(each) for each in faults)
     known = [each for each in faults if _is_attributable(each)]
@@ -155,7 +158,8 @@ def report(runs: Sequence[ScoredRun]) -> Report:
         decoys_count=len(decoys),
         attributable=attributable,
         attributable_in_bounds=attributable.ppm is None or low <= attributable.ppm <= high,
-        ceiling_top1=attributable,
+        ceiling_top1=_of(sum(each.ceiling.right_count for each in runs), len(weighed)),
+        contradictions_count=sum(len(each.contradictions) for each in runs),
         outcomes=dict(sorted(outcomes.items())),
         detected=_share(lambda each: each.detected, faults),
         wrong_blame=_share(lambda each: bool(each.wrong_blame), faults),
@@ -228,7 +232,10 @@ def _confusion(faults: Sequence[FaultScore]) -> tuple[Confused, ...]:
 
 
 def _share(holds: Callable[[FaultScore], bool], faults: Sequence[FaultScore]) -> Share:
-    count, of = sum(holds(each) for each in faults), len(faults)
+    return _of(sum(holds(each) for each in faults), len(faults))
+
+
+def _of(count: int, of: int) -> Share:
     return Share(count=count, of=of, ppm=round(count * PPM / of) if of else None)
 
 

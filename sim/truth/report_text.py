@@ -17,6 +17,8 @@ def lines(report: Report, *, void: str = "") -> Iterator[str]:
         f"{report.decoys_count} decoys, all simulated; NEMESIS {report.nemesis_version}, "
         f"parameters {report.params_sha256[:12] or 'unknown'}"
     )
+    if report.contradictions_count:
+        yield f"LEDGERS CONTRADICT THEMSELVES in {report.contradictions_count} places: no score"
     yield ""
     yield from _rates(report)
     yield ""
@@ -31,7 +33,7 @@ def _rates(report: Report) -> Iterator[str]:
     low, high = (each // 10_000 for each in ATTRIBUTABLE_PPM)
     marked = "" if report.attributable_in_bounds else f"   OUTSIDE {low} to {high} %"
     yield f"attributable        {_share(report.attributable)}{marked}"
-    yield f"ceiling (oracle)    {_share(report.ceiling_top1)} named, none wrongly"
+    yield f"ceiling (oracle)    {_share(report.ceiling_top1)}"
     yield f"detected            {_share(report.detected)}"
     yield f"named first, right  {_share(report.top1)}"
     yield f"  of attributable   {_share(report.top1_of_attributable)}"

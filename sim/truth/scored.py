@@ -7,7 +7,9 @@ import msgspec
 
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Fact
+from nemesis.sim.truth.consistency import contradictions
 from nemesis.sim.truth.ledger_file import Ledger
+from nemesis.sim.truth.oracle import ceiling
 from nemesis.sim.truth.score import Score, score
 
 
@@ -21,6 +23,15 @@ class BadRunError(NemesisError):
     """A file that is no run of a suite."""
 
     exit_code = 2
+
+
+class Ceiling(msgspec.Struct, kw_only=True, frozen=True):
+    """What an oracle that sees the hidden state gets from the same score."""
+
+    right_count: int
+    """Faults whose culprit it names."""
+    wrong_blame_count: int
+    """Above 0: the score is wrong."""
 
 
 class ScoredRun(msgspec.Struct, kw_only=True, frozen=True):
@@ -37,6 +48,9 @@ class ScoredRun(msgspec.Struct, kw_only=True, frozen=True):
     params_sha256: str
     nemesis_version: str
     score: Score
+    ceiling: Ceiling
+    contradictions: tuple[str, ...] = ()
+    """What the ledger says against itself; a run with any proves nothing."""
 
     @property
     def gpu_ms(self) -> int:
@@ -47,6 +61,7 @@ class ScoredRun(msgspec.Struct, kw_only=True, frozen=True):
 def scored(ledger: Ledger, facts: Iterable[Fact]) -> ScoredRun:
     """Judge a run by its ledger and by what was said; `facts` in simulated time."""
     opened = ledger.opened
+    oracle = ceiling(ledger)
     return ScoredRun(
         suite=opened.suite,
         scenario=opened.scenario,
@@ -58,6 +73,11 @@ def scored(ledger: Ledger, facts: Iterable[Fact]) -> ScoredRun:
         params_sha256=opened.params_sha256,
         nemesis_version=opened.nemesis_version,
         score=score(ledger.faults, ledger.memberships, facts, expect=opened.expect),
+        ceiling=Ceiling(
+            right_count=sum(each.right_at == 0 for each in oracle.faults),
+            wrong_blame_count=sum(bool(each.wrong_blame) for each in oracle.faults),
+        ),
+        contradictions=tuple(contradictions(ledger)),
     )
 
 

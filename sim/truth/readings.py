@@ -1,0 +1,110 @@
+"""What one fact says of the thing that a piece of evidence is about: a reading, words, a field.
+
+Pure; knows the facts of producers and nothing of processors.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from nemesis.schemas.channels import GPU_CHANNELS, HOST_CHANNELS, NIC_CHANNELS, STEP_CHANNELS
+from nemesis.schemas.observed import (
+    CollectiveRecorded,
+    FabricSampled,
+    KernelLineLogged,
+    LogLineWritten,
+    Observation,
+    ProcessExited,
+    SampleTaken,
+    SettingRead,
+    SpoolAnnounced,
+)
+from nemesis.sim.faults.causal import Expected
+
+_INT64: Final = np.dtype("<i8")
+_CHANNELS: Final[Mapping[str, tuple[str, ...]]] = {
+    "gpu": GPU_CHANNELS,
+    "nic": NIC_CHANNELS,
+    "host": HOST_CHANNELS,
+    "steps": STEP_CHANNELS,
+}
+_RANK: Final = STEP_CHANNELS.index("rank")
+
+
+class Reading(NamedTuple):
+    """One value of one thing."""
+
+    whose: str
+    """The row, rank, port or group: what is to be compared with its like."""
+    value: Any
+
+
+def readings(fact: Observation, expected: Expected) -> Iterator[Reading]:
+    """What a fact says of the kind of thing that is expected: of all rows, not of its row alone.
+
+    Lines say 1 where they hold the words, a setting `name=value` where it is set so; an exit says
+    its field.
+    """
+    match fact:
+        case SampleTaken():
+            yield from column(fact, expected.sign)
+        case FabricSampled():
+            for port in fact.ports:
+                yield Reading(port.port, int(getattr(port, expected.sign)))
+        case CollectiveRecorded():
+            yield from _recorded(fact, expected.sign)
+        case SettingRead():
+            if fact.name == expected.sign:
+                yield Reading(fact.component, fact.value)
+            elif f"{fact.name}={fact.value}" == expected.sign:
+                yield Reading(fact.component, 1)
+        case _:
+            yield from _said(fact, expected.sign)
+
+
+def _said(fact: Observation, sign: str) -> Iterator[Reading]:
+    match fact:
+        case KernelLineLogged() if sign in fact.text:
+            yield Reading("", 1)
+        case LogLineWritten() if sign in fact.text:
+            yield Reading(str(fact.rank), 1)
+        case ProcessExited():
+            yield Reading(str(fact.rank), getattr(fact, sign))
+        case SpoolAnnounced():
+            yield Reading("", 1)
+        case _:
+            return
+
+
+def column(fact: SampleTaken, sign: str) -> Iterator[Reading]:
+    """A channel of a sample, `gpu.temp_c`, row by row; of steps each row is a rank."""
+    block, _, channel = sign.partition(".")
+    names = _CHANNELS[block]
+    matrix = _matrix(fact, block)
+    if matrix is None or matrix.shape[1] <= names.index(channel):
+        return
+    values = matrix[:, names.index(channel)]
+    whose = matrix[:, _RANK] if block == "steps" else range(len(values))
+    for row, value in zip(whose, values, strict=True):
+        yield Reading(str(row), int(value))
+
+
+def _matrix(fact: SampleTaken, block: str) -> Any:
+    """None where the section is absent."""
+    payload = getattr(fact, block)
+    count = {"gpu": fact.gpu_count, "nic": fact.nic_count, "steps": fact.step_count}.get(block, 1)
+    if not payload or not count:
+        return None
+    return np.frombuffer(payload, _INT64).reshape(count, -1)
+
+
+def _recorded(fact: CollectiveRecorded, sign: str) -> Iterator[Reading]:
+    """A field of the fact, or of its groups, or of the operation that each is in."""
+    if hasattr(fact, sign):
+        yield Reading(f"{fact.rank}/", getattr(fact, sign))
+        return
+    for group in fact.groups:
+        holder = group if hasattr(group, sign) else group.first_unfinished
+        if holder is not None:
+            yield Reading(f"{fact.rank}/{group.name}", getattr(holder, sign))

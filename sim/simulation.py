@@ -76,8 +76,8 @@ class Simulation:
         self.fabric: Final = Fabric(cluster)
         period_ns = FABRIC_POLLS * cluster.cluster.sample_period_ms * 1_000_000
         self.collectors: Final = {
-            leaf: Collector(leaf, self.fabric, start_ns=start_ns, period_ns=period_ns)
-            for leaf in cluster.leaves
+            switch: Collector(switch, cluster, self.fabric, start_ns=start_ns, period_ns=period_ns)
+            for switch in cluster.switches
         }
         self.lost_nodes: Final[set[str]] = set()
         self.lost_switches: Final[set[str]] = set()
@@ -266,11 +266,15 @@ class Simulation:
                 assert_never(effect)
 
     def _turn_switch(self, switch: str, at_ns: int, *, up: bool) -> None:
-        """Every NIC that is plugged into it loses its link or gets it back."""
-        for node in self.cluster.node_names:
-            for index, nic in enumerate(self.cluster.nics_of(node)):
-                if nic.switch_port.startswith(f"port/{switch}/") and node not in self.lost_nodes:
-                    self._turn_link(LinkTurned(index, up), node, at_ns)
+        """Every link of it goes down or comes back; its NICs' nodes see that too."""
+        for port in self.cluster.ports_of(switch):
+            kind, _, peer = port.peer.partition("/")
+            node, _, name = peer.partition("/")
+            if kind == "port":
+                self.fabric.turn(port.port, up=up)
+            elif node not in self.lost_nodes:
+                names = [nic.name for nic in self.cluster.nics_of(node)]
+                self._turn_link(LinkTurned(names.index(name), up), node, at_ns)
         if up:
             self.lost_switches.discard(switch)
         else:

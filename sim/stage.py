@@ -39,7 +39,7 @@ BEHIND_NS: Final = 1_000_000_000
 def wire_roles(cluster: Cluster) -> list[str]:
     """The roles of everything that a simulated cluster has on the wire."""
     nodes = [f"node/{node}" for node in cluster.node_names]
-    return nodes + [f"collector/{leaf}" for leaf in cluster.leaves]
+    return nodes + [f"collector/{switch}" for switch in cluster.switches]
 
 
 class Stage:
@@ -75,14 +75,14 @@ class Stage:
             for node in simulation.cluster.node_names
         }
         self._collector_links: Final = {
-            leaf: CollectorLink(
+            switch: CollectorLink(
                 collector,
                 url=url,
-                seed_path=seed_path(credentials_folder, f"collector/{leaf}"),
-                spool_path=simulation.folder / leaf / "spool",
+                seed_path=seed_path(credentials_folder, f"collector/{switch}"),
+                spool_path=simulation.folder / switch / "spool",
                 now_ns=clock.now_ns,
             )
-            for leaf, collector in simulation.collectors.items()
+            for switch, collector in simulation.collectors.items()
         }
         self._carrying: Final[dict[str, asyncio.Task[None]]] = {}
 
@@ -118,8 +118,8 @@ class Stage:
     def _carry(self) -> None:
         for node, link in self._links.items():
             self._carrying[node] = asyncio.create_task(link.run(), name=f"link of {node}")
-        for leaf, collector in self._collector_links.items():
-            self._carrying[leaf] = asyncio.create_task(collector.run(), name=f"link of {leaf}")
+        for switch, collector in self._collector_links.items():
+            self._carrying[switch] = asyncio.create_task(collector.run(), name=f"link of {switch}")
 
     def _wake_links(self) -> None:
         for link in self._links.values():

@@ -13,7 +13,7 @@ from nemesis.processors.fold import Input
 from nemesis.schemas.observed import Observation, SampleTaken
 from nemesis.sim.faults.scenario import scenario_named, scenarios
 from nemesis.sim.offline import START_NS, OfflineRun, run_offline
-from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 
 CLUSTER = load_cluster()
 NAMES = [each.name for each in scenarios()]

@@ -25,7 +25,7 @@ from nemesis.sim.cell import Options, running_cell
 from nemesis.sim.faults.scenario import scenario_named, scenarios
 from nemesis.sim.offline import run_offline
 from nemesis.sim.run import judge
-from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 from tests.varied_runs import run_varied
 
 

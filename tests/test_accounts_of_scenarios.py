@@ -17,7 +17,7 @@ from nemesis.schemas.inferred import (
 )
 from nemesis.sim.faults.scenario import scenario_named
 from nemesis.sim.offline import OfflineRun, run_offline
-from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed
 
 SECOND_NS = 1_000_000_000

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nemesis.sim.agent import Done, read_journal
-from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 from tests.commands import nemesis
 
 pytestmark = pytest.mark.server

@@ -18,7 +18,7 @@ import pytest
 from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.sim.agent import Done, read_journal
 from nemesis.sim.faults.scenario import scenarios
-from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 from nemesis.streams.server import ServerInfo, running
 from tests.commands import processes_of
 

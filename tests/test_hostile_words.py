@@ -15,7 +15,7 @@ from nemesis.schemas.observed import KernelLineLogged
 from nemesis.schemas.operated import NoteAdded
 from nemesis.schemas.printable import one_line
 from nemesis.sim.show import Show
-from nemesis.sim.topology.cluster import DEFAULT, load_cluster
+from nemesis.sim.topology.cluster_file import DEFAULT, load_cluster
 from nemesis.streams.server import Server
 from tests.commands import nemesis
 

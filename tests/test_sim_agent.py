@@ -21,7 +21,7 @@ from nemesis.sim.agent import Done, read_journal
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.rendezvous import WAIT_NS
 from nemesis.sim.simulation import Simulation
-from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed
 from tests.planned import planned
 

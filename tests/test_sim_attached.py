@@ -8,7 +8,7 @@ from nemesis.schemas.facts import encode_conclusion, telemetry_subject
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.sim import attached
 from nemesis.sim.operator import BY
-from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 from nemesis.streams.log import Log
 from nemesis.streams.lookup import subjects
 from nemesis.streams.server import Server

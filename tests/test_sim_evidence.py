@@ -28,7 +28,8 @@ from nemesis.sim.faults.symptoms import (
 )
 from nemesis.sim.operator import submission
 from nemesis.sim.simulation import Simulation
-from nemesis.sim.topology.cluster import SETTINGS, load_cluster
+from nemesis.sim.topology.cluster import SETTINGS
+from nemesis.sim.topology.cluster_file import load_cluster
 
 SECOND = 1_000_000_000
 START = 1_800_000_000 * SECOND

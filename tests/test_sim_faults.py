@@ -62,6 +62,12 @@ def own_ns(run: OfflineRun, step: int) -> dict[int, tuple[int, int]]:
     return found
 
 
+def nic_index(name: str) -> int:
+    """The row of a NIC in samples."""
+    _, node, nic = name.split("/")
+    return [each.name for each in CLUSTER.nics_of(node)].index(nic)
+
+
 def last_step(run: OfflineRun) -> int:
     return max(
         int(np.frombuffer(s.steps, "<i8").reshape(s.step_count, -1)[:, 1].max())
@@ -161,7 +167,7 @@ def test_a_flapping_link_is_told_by_both_ends_and_the_kernel_and_carries_nothing
 ):
     run = run_of("nic-flap")
     broken = fault(run)
-    at = int(broken.culprit[-1])
+    at = nic_index(broken.culprit)
     times, up = nic(run, broken.node, "port_up")
     assert set(up[:, at].tolist()) == {0, 1}
     assert np.delete(up, at, axis=1).min() == 1
@@ -193,7 +199,7 @@ def test_a_port_that_fails_counts_its_errors_at_the_switch_and_not_at_the_nic() 
     assert not seen.up
     assert min(seen.symbol_error_count, seen.crc_error_count, seen.link_downed_count) > 0
     assert all(port.up and not port.symbol_error_count for port in last.values())
-    node, at = seen.peer.split("/")[1], int(seen.peer[-1])
+    node, at = seen.peer.split("/")[1], nic_index(seen.peer)
     assert nic(run, node, "port_up")[1][-1, at] == 0
     assert nic(run, node, "symbol_error_count")[1][-1, at] == 0
     (line,) = lines(run, "Link down")
@@ -211,7 +217,7 @@ def test_a_nic_dies_quietly_and_others_cry_out_first() -> None:
     assert broken.node not in {each.node for each in exits}
     loud = [each for each in observed(run, KernelLineLogged) if "NVRM: Xid" in each.text]
     assert {each.text.split("): ")[1][:2] for each in loud} == {"43", "45"}
-    at = int(broken.culprit[-1])
+    at = nic_index(broken.culprit)
     times, moved = nic(run, broken.node, "xmit_bytes")
     silent = times > second(broken.at_ns) + 1
     assert len(set(moved[silent, at].tolist())) == 1

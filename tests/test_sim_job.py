@@ -8,7 +8,7 @@ from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.recorder import recorded
 from nemesis.sim.rendezvous import WAIT_NS, Rendezvous
-from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 
 MS = 1_000_000
 SECOND = 1_000 * MS

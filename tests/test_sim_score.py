@@ -10,7 +10,7 @@ from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import Culprit, FailurePredicted, FaultAttributed, RiskBand
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.scenario import Expect
-from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 from nemesis.sim.truth.ledger import (
     FaultInjected,
     MembershipFormed,
@@ -237,7 +237,7 @@ def test_a_decision_of_an_unattributed_incident_is_needless_only_where_nothing_i
 
 
 def flap() -> FaultInjected:
-    plan = planned("nic-flap", after_s=8.0, node="n006", nic=4)
+    plan = planned("nic-flap", after_s=8.0, node="n006", nic=2)
     return injected(plan_faults(CLUSTER, [plan], 1)[0], 100 * SECOND)
 
 

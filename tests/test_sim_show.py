@@ -14,7 +14,7 @@ from nemesis.sim.cell import PARTS
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.scenario import scenario_named
 from nemesis.sim.show import Line, Show, look_further, opening
-from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 from nemesis.sim.truth.ledger import MembershipFormed, injected
 from nemesis.sim.truth.score import FaultScore, Score
 from nemesis.sim.watcher import lag_ns

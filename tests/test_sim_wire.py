@@ -30,7 +30,7 @@ from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.stage import Stage, read_ledger, wire_roles
 from nemesis.sim.telemetry.load import publish_load, samples
-from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed, Truth
 from nemesis.streams.server import Server
 from tests.planned import planned

@@ -9,7 +9,7 @@ from nemesis.schemas.channels import ABSENT, GPU_CHANNELS, NIC_CHANNELS
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.symptoms import GpuCounted, GpuLost, KernelLine, NodeLost, RankDies
 from nemesis.sim.telemetry.world import Load, World
-from nemesis.sim.topology.cluster import DEFAULT, BadClusterError, load_cluster
+from nemesis.sim.topology.cluster_file import DEFAULT, BadClusterError, load_cluster
 from tests.planned import planned
 
 SECOND = 1_000_000_000

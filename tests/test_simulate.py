@@ -15,7 +15,7 @@ import pytest
 from nemesis.schemas.facts import decode_conclusion
 from nemesis.schemas.operated import JobEnded, JobSubmitted
 from nemesis.sim.stage import wire_roles
-from nemesis.sim.topology.cluster import DEFAULT, load_cluster
+from nemesis.sim.topology.cluster_file import DEFAULT, load_cluster
 from nemesis.streams.log import Log
 from nemesis.streams.server import Server
 from tests.cells import in_cell, until

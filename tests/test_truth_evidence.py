@@ -19,7 +19,7 @@ from nemesis.sim.faults.symptoms import (
 )
 from nemesis.sim.offline import START_NS
 from nemesis.sim.params import load_params
-from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 from nemesis.sim.truth.consistency import contradictions
 from nemesis.sim.truth.defects import draw_defects, told
 from nemesis.sim.truth.ledger import MembershipFormed, Truth, injected

@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from nemesis.sim.faults.planned import FaultPlanned
 from nemesis.sim.faults.scenario import Expect, Scenario, scenarios
 from nemesis.sim.jobs.model import JobModel
-from nemesis.sim.topology.cluster import Cluster, ClusterSize, NodeModel, load_cluster
+from nemesis.sim.topology.cluster import Cluster, ClusterSize
+from nemesis.sim.topology.cluster_file import load_cluster
+from nemesis.sim.topology.fabric import FabricModel
 
 DECOYS: Final = ("slow-step", "corrected-errors", "kernel-noise", "nic-flap")
 NETWORK: Final = ("nic-flap", "nic-dead", "port-down")
@@ -71,22 +73,15 @@ def _cluster(random: Random, *, small: bool) -> Cluster:
     in_job = nodes if random.random() < 0.3 else random.randrange(max(2, nodes // 2), nodes + 1)
     gpus = random.choice((1, 2, 4, 8) if nodes <= 24 else (1, 2, 4))
     step_ms = round(300 * (10_000 / 300) ** random.random())
-    node = model.node
+    nodes_per_leaf = random.choice((2, 4, 8, 16))
     return Cluster(
         cluster=ClusterSize(
             name=f"varied-{nodes}",
             nodes=nodes,
-            nodes_per_leaf=random.choice((2, 4, 8, 16)),
             sample_period_ms=random.choice((1_000, 2_000, 5_000)),
         ),
-        node=NodeModel(
-            model=node.model,
-            gpu_model=node.gpu_model,
-            gpus=node.gpus[:gpus],
-            nics=node.nics[:gpus],
-            nvswitches=node.nvswitches if gpus == len(node.gpus) else (),
-            nic_rate_mbps=node.nic_rate_mbps,
-        ),
+        node=model.node.with_gpus(gpus),
+        fabric=FabricModel(nodes_per_leaf=nodes_per_leaf, leaf_ports=128),
         jobs=(
             JobModel(
                 name=model.job.name,

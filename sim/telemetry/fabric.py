@@ -1,6 +1,6 @@
-"""The leaf switches of the simulated cluster: every port, what it is plugged into, its counters.
+"""The switches of the simulated cluster: every port, what it is plugged into, its counters.
 
-Pure, like the world of the nodes; counters only rise. Ports to spines are not simulated.
+Pure, like the world of the nodes; counters only rise.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nemesis.producers.fabric import fabric_inventory_of, fabric_of
 from nemesis.producers.origin import Origin
-from nemesis.schemas.observed import Observation, PortDescribed, PortSeen
+from nemesis.schemas.observed import Observation, PortSeen
 from nemesis.sim.faults.symptoms import Readings
 from nemesis.sim.topology.cluster import Cluster
 
@@ -18,26 +18,28 @@ SECOND_NS: Final = 1_000_000_000
 
 
 class Fabric:
-    """All leaf switches."""
+    """All switches."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._ports: Final[dict[str, PortSeen]] = {}
-        self._by_leaf: Final[dict[str, list[str]]] = {leaf: [] for leaf in cluster.leaves}
         self._per_s: Final[dict[str, Readings]] = {}
         self._due_ns: Final[dict[str, int]] = {}
-        for node in cluster.node_names:
-            for nic in cluster.nics_of(node):
-                port = nic.switch_port
-                self._ports[port] = PortSeen(port=port, peer=f"nic/{node}/{nic.name}")
-                self._by_leaf[leaf_of(port)].append(port)
+        self._by_switch: Final[dict[str, list[str]]] = {}
+        for switch in cluster.switches:
+            ports = cluster.ports_of(switch)
+            self._by_switch[switch] = [each.port for each in ports]
+            for each in ports:
+                self._ports[each.port] = PortSeen(port=each.port, peer=each.peer)
 
     def turn(self, port: str, *, up: bool) -> None:
-        """A port's link goes down or up."""
-        seen = self._ports[port]
-        downed = seen.up and not up
-        self._ports[port] = replace(
-            seen, up=up, link_downed_count=seen.link_downed_count + int(downed)
-        )
+        """A port's link goes down or up; a port on its other end sees it too."""
+        for end in (port, self._ports[port].peer):
+            if end in self._ports:
+                seen = self._ports[end]
+                downed = seen.up and not up
+                self._ports[end] = replace(
+                    seen, up=up, link_downed_count=seen.link_downed_count + int(downed)
+                )
 
     def advance(self, elapsed_ns: int) -> None:
         """Let counters rise that do so by themselves."""
@@ -59,42 +61,37 @@ class Fabric:
             seen, **{name: getattr(seen, name) + rise for name, rise in rises}
         )
 
-    def ports_of(self, leaf: str) -> list[PortSeen]:
+    def ports_of(self, switch: str) -> list[PortSeen]:
         """One switch's ports as they are now."""
-        return [self._ports[port] for port in self._by_leaf[leaf]]
+        return [self._ports[port] for port in self._by_switch[switch]]
 
 
 class Collector:
-    """Polls one leaf switch, from somewhere else."""
+    """Polls one switch, from somewhere else; tells once what it is made of."""
 
-    def __init__(self, leaf: str, fabric: Fabric, *, start_ns: int, period_ns: int) -> None:
-        self.observations: list[Observation] = []
-        self.origin: Final = Origin(leaf, start_ns=start_ns)
-        self._leaf: Final = leaf
-        self._fabric: Final = fabric
-        self._period_ns: Final = period_ns
-        self._polled_ns = start_ns - period_ns
-        ports = [PortDescribed(each.port, each.peer) for each in fabric.ports_of(leaf)]
-        self.observations.append(
+    def __init__(
+        self, switch: str, cluster: Cluster, fabric: Fabric, *, start_ns: int, period_ns: int
+    ) -> None:
+        self.origin: Final = Origin(switch, start_ns=start_ns)
+        self.observations: list[Observation] = [
             fabric_inventory_of(
                 self.origin,
                 start_ns,
-                switch=f"switch/{leaf}",
-                tier="leaf",
-                transport="infiniband",
-                ports=ports,
+                switch=f"switch/{switch}",
+                tier=cluster.tier_of(switch),
+                transport=cluster.fabric.transport,
+                ports=cluster.ports_of(switch),
             )
-        )
+        ]
+        self._switch: Final = switch
+        self._fabric: Final = fabric
+        self._period_ns: Final = period_ns
+        self._polled_ns = start_ns - period_ns
 
     def look(self, now_ns: int) -> None:
         """Poll where it is time to."""
         if now_ns - self._polled_ns >= self._period_ns:
             self._polled_ns = now_ns
-            ports = self._fabric.ports_of(self._leaf)
-            switch = f"switch/{self._leaf}"
+            ports = self._fabric.ports_of(self._switch)
+            switch = f"switch/{self._switch}"
             self.observations.append(fabric_of(self.origin, now_ns, switch=switch, ports=ports))
-
-
-def leaf_of(port: str) -> str:
-    """`leaf03` of `port/leaf03/17`."""
-    return port.split("/")[1]

@@ -68,6 +68,8 @@ class Witness:
                 gpus=cluster.gpus_of(node),
                 nics=cluster.nics_of(node),
                 model=cluster.node.model,
+                rack=cluster.rack_of(node),
+                nvswitches=cluster.node.nvswitches,
             )
         )
         for name, value in SETTINGS.items():

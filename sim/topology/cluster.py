@@ -1,20 +1,21 @@
-"""The cluster that is simulated and its job, as a TOML file describes them."""
+"""A cluster: nodes in racks, switches, and the jobs that have the nodes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
-from itertools import accumulate
-from pathlib import Path
+from itertools import accumulate, chain, pairwise
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from nemesis.schemas.components import pci_address
-from nemesis.schemas.errors import NemesisError
-from nemesis.schemas.observed import GpuDescribed, NicDescribed
+from nemesis.schemas.observed import GpuDescribed, NicDescribed, PortDescribed, Tier
 from nemesis.sim.jobs.model import JobModel
-from nemesis.streams.documents import BadDocumentError, read_toml
+from nemesis.sim.topology.cuts import Cut, cut
+from nemesis.sim.topology.fabric import FabricModel, Shape, offsets, shape_of
+from nemesis.sim.topology.node import NodeModel
+from nemesis.sim.topology.paths import named, ports_between
+from nemesis.sim.topology.wiring import Wiring
 
-DEFAULT: Final = Path(__file__).with_name("cluster.toml")
 NODES_MAX: Final = 65_535  # a GPU's made-up UUID has room for four hexadecimal digits of a node
 
 
@@ -30,48 +31,35 @@ SETTINGS: Final = {
 """What is set on every node, as NVIDIA's reference designs set it."""
 
 
-class BadClusterError(NemesisError):
-    """A cluster file that cannot be simulated."""
-
-    exit_code = 2
-
-
 class ClusterSize(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """How many nodes, and how they are wired."""
+    """How many nodes, in which racks."""
 
     name: str
     nodes: int
-    nodes_per_leaf: int
     sample_period_ms: int
+    rack_sizes: tuple[int, ...] = ()
+    """Nodes of each rack in turn; as many as the node's kind has in one where it is not given."""
 
 
-class NodeModel(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What every node is made of: PCI addresses in the order of their indices."""
+class Link(msgspec.Struct, frozen=True):
+    """A cable."""
 
-    model: str
-    gpu_model: str
-    gpus: tuple[str, ...]
-    nics: tuple[str, ...]
-    nvswitches: tuple[str, ...] = ()
-    nic_rate_mbps: int
-
-
-class ClusterFile(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A cluster file; one `[job]` or several `[[job]]`."""
-
-    cluster: ClusterSize
-    node: NodeModel
-    job: JobModel | tuple[JobModel, ...]
+    name: str
+    """`link/n012/mlx5_3`, between switches by the lower port: `link/leaf03/33`."""
+    lower: str
+    """A NIC, or a port of the lower tier."""
+    upper: str
 
 
 class Cluster(msgspec.Struct, kw_only=True, frozen=True, dict=True):
-    """What is there: nodes, leaf switches, and the jobs that have them.
+    """What is there, what is wired to what, and the jobs that have it.
 
     Jobs get their nodes in the order of both; the nodes that no job uses are spares of all.
     """
 
     cluster: ClusterSize
     node: NodeModel
+    fabric: FabricModel
     jobs: tuple[JobModel, ...]
 
     @property
@@ -125,12 +113,6 @@ class Cluster(msgspec.Struct, kw_only=True, frozen=True, dict=True):
         """The nodes that stand by."""
         return self.node_names[len(self._job_places) :]
 
-    @cached_property
-    def leaves(self) -> tuple[str, ...]:
-        """The leaf switches, `leaf01` first."""
-        count = -(-self.cluster.nodes // self.cluster.nodes_per_leaf)
-        return tuple(f"leaf{number:02d}" for number in range(1, count + 1))
-
     @property
     def ranks_per_node(self) -> int:
         """One rank a GPU."""
@@ -149,67 +131,177 @@ class Cluster(msgspec.Struct, kw_only=True, frozen=True, dict=True):
         first = self._job_places[index][1] * self.ranks_per_node
         return tuple(range(first, first + self.ranks_per_node))
 
+    @cached_property
+    def racks(self) -> tuple[str, ...]:
+        """All racks, `rack01` first."""
+        count = len(self._rack_starts) - 1
+        digits = max(2, len(str(count)))
+        return tuple(f"rack{number:0{digits}d}" for number in range(1, count + 1))
+
+    @cached_property
+    def _rack_starts(self) -> list[int]:
+        size, nodes = self.node.nodes_per_rack, self.cluster.nodes
+        even = [min(size, nodes - first) for first in range(0, nodes, size)]
+        return offsets(self.cluster.rack_sizes or even)
+
+    @cached_property
+    def _rack_index(self) -> Mapping[str, int]:
+        return {rack: index for index, rack in enumerate(self.racks)}
+
+    @cached_property
+    def _racks_by_node(self) -> tuple[str, ...]:
+        starts = self._rack_starts
+        sizes = (end - start for start, end in pairwise(starts))
+        return tuple(
+            chain.from_iterable(
+                (rack,) * size for rack, size in zip(self.racks, sizes, strict=True)
+            )
+        )
+
+    def rack_of(self, node: str) -> str:
+        """The rack of a node: what shares its power."""
+        return self._racks_by_node[self.node_index[node]]
+
+    def nodes_of_rack(self, rack: str) -> tuple[str, ...]:
+        """The nodes in a rack, none where there is no such rack."""
+        index = self._rack_index.get(rack)
+        if index is None:
+            return ()
+        return self.node_names[self._rack_starts[index] : self._rack_starts[index + 1]]
+
+    def nvlink_of(self, node: str) -> str:
+        """The NVLink domain of a node's GPUs: the node itself, or its rack."""
+        return self.rack_of(node) if self.node.nvlink_domain == "rack" else node
+
+    def nodes_of_nvlink(self, domain: str) -> tuple[str, ...]:
+        """The nodes of an NVLink domain, none where there is no such domain."""
+        if self.node.nvlink_domain == "rack":
+            return self.nodes_of_rack(domain)
+        return (domain,) if domain in self.node_index else ()
+
+    @property
+    def nvswitch_count(self) -> int:
+        """NVSwitches of an NVLink domain: `nvswitch/n012/0` and so on."""
+        return self.node.nvswitch_count or len(self.node.nvswitches)
+
+    @cached_property
+    def _gpu_parts(self) -> tuple[GpuDescribed, ...]:
+        return self.node.gpu_parts()
+
+    @cached_property
+    def _nic_parts(self) -> tuple[NicDescribed, ...]:
+        rails = self.wiring.shape.rails
+        parts = self.node.nic_parts()
+        if rails == 1:
+            return parts
+        return tuple(replace(part, rail=at % rails) for at, part in enumerate(parts))
+
+    @cached_property
+    def _nic_index(self) -> Mapping[str, int]:
+        return {part.name: at for at, part in enumerate(self.node.nic_parts())}
+
     def gpus_of(self, node: str) -> tuple[GpuDescribed, ...]:
         """The GPUs of a node, with identities that follow from its name."""
-        number = self.node_index[node]
+        number, domain = self.node_index[node], self.nvlink_of(node)
         return tuple(
-            GpuDescribed(
-                pci=pci_address(pci),
-                index=index,
-                uuid=f"GPU-{number:08x}-{index:04x}-4000-8000-5349{number:04x}{index:04x}",
-                serial=f"16501{number:04d}{index:04d}",
-                model=self.node.gpu_model,
+            replace(
+                part,
+                uuid=f"GPU-{number:08x}-{at:04x}-4000-8000-5349{number:04x}{at:04x}",
+                serial=f"16501{number:04d}{at:04d}",
+                nvlink_domain=domain,
             )
-            for index, pci in enumerate(self.node.gpus)
+            for at, part in enumerate(self._gpu_parts)
         )
 
     def nics_of(self, node: str) -> tuple[NicDescribed, ...]:
         """The NICs of a node and the leaf port that each is plugged into."""
-        leaf, place = divmod(self.node_index[node], self.cluster.nodes_per_leaf)
-        width = len(self.node.nics)
+        first = self.node_index[node] * len(self._nic_parts)
+        wiring = self.wiring
         return tuple(
-            NicDescribed(
-                name=f"mlx5_{index}",
-                pci=pci_address(pci),
-                switch_port=f"port/leaf{leaf + 1:02d}/{place * width + index + 1}",
-            )
-            for index, pci in enumerate(self.node.nics)
+            replace(part, switch_port=wiring.port_name(int(wiring.nic_port[first + at])))
+            for at, part in enumerate(self._nic_parts)
         )
 
+    def nic_number(self, nic: str) -> int:
+        """The number of a NIC in the wiring by its canonical name, -1 where there is none."""
+        _, node, name = (*nic.split("/"), "", "")[:3]
+        if node not in self.node_index or name not in self._nic_index:
+            return -1
+        return self.node_index[node] * len(self._nic_index) + self._nic_index[name]
 
-def load_cluster(path: Path = DEFAULT) -> Cluster:
-    """The cluster that a file describes.
+    @cached_property
+    def shape(self) -> Shape:
+        """The fabric in numbers."""
+        return shape_of(self.fabric, self.cluster.nodes, len(self.node.nics))
 
-    Raises:
-        BadClusterError: no such file, not TOML, or a field that is missing, unknown or impossible.
-    """
-    try:
-        file = msgspec.convert(read_toml(path), ClusterFile)
-    except BadDocumentError as error:
-        raise BadClusterError(error.message) from error
-    except msgspec.ValidationError as error:
-        raise BadClusterError(f"{path}: {error}") from error
-    jobs = (file.job,) if isinstance(file.job, JobModel) else file.job
-    cluster = Cluster(cluster=file.cluster, node=file.node, jobs=jobs)
-    for holds, rule in _rules(cluster):
-        if not holds:
-            raise BadClusterError(f"{path}: {rule}")
-    return cluster
+    @cached_property
+    def wiring(self) -> Wiring:
+        """Who is plugged into whom, in integers."""
+        return Wiring(self.shape, self.node_names, tuple(p.name for p in self.node.nic_parts()))
 
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """All switches: leaves, then spines, then cores; `leaf01` first."""
+        return self.wiring.switches
 
-def _rules(cluster: Cluster) -> Iterator[tuple[bool, str]]:
-    size, node, jobs = cluster.cluster, cluster.node, cluster.jobs
-    yield 0 < size.nodes <= NODES_MAX, f"cluster.nodes must be 1 to {NODES_MAX}"
-    yield size.nodes_per_leaf > 0, "cluster.nodes_per_leaf must be positive"
-    yield len(node.gpus) > 0, "node.gpus must name at least one GPU"
-    yield len(node.nics) == len(node.gpus), "node.nics must be one for each GPU"
-    yield len(jobs) > 0, "job: at least one"
-    yield len({job.name for job in jobs}) == len(jobs), "job.name: two jobs of one name"
-    yield all(job.nodes > 0 for job in jobs), "job.nodes must be positive"
-    total = sum(job.nodes for job in jobs)
-    yield total <= size.nodes, f"job.nodes must be {size.nodes} at most, of all jobs, not {total}"
-    for job in jobs:
-        timed = job.step_ms > 0 and job.allreduce_ms > 0
-        yield timed, "job.step_ms, allreduce_ms must be positive"
-        small = job.world_min <= cluster.world_of(job)
-        yield small, f"job.world_min is larger than the world of {job.name}"
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The leaf switches."""
+        return self.wiring.switches[: self.wiring.counts[0]]
+
+    def tier_of(self, switch: str) -> Tier:
+        """leaf, spine or core."""
+        return self.wiring.tier(self.wiring.index[switch])
+
+    def ports_of(self, switch: str) -> tuple[PortDescribed, ...]:
+        """The ports of a switch and what each is plugged into."""
+        return self.wiring.described(self.wiring.index[switch])
+
+    def peer_of(self, port: str) -> str:
+        """What a port is plugged into, "" where there is no such port."""
+        number = self.wiring.port_at(*(*port.split("/"), "", "")[1:3])
+        return self.wiring.peer_name(number) if number >= 0 else ""
+
+    def links(self) -> Iterator[Link]:
+        """Every cable, from the lower end up."""
+        wiring = self.wiring
+        for port, peer in enumerate(wiring.peer.tolist()):
+            if peer < port:  # the lower tier has the lower numbers, a NIC a negative one
+                name, lower = wiring.link_name(port), wiring.peer_name(port)
+                yield Link(name, lower, wiring.port_name(port))
+
+    def path(self, nic: str, other: str, *, failed: Collection[str] = ()) -> tuple[str, ...]:
+        """All components from one NIC to another, both included, in order; () where none is left.
+
+        `failed`: links, ports, switches, NICs, nodes or racks to go around; see `paths` for how a
+        way is chosen.
+
+        Raises:
+            BadNameError: the cluster has no such component in `failed`.
+            KeyError: it has no such NIC.
+        """
+        source, target = self.nic_number(nic), self.nic_number(other)
+        if min(source, target) < 0:
+            raise KeyError(nic if source < 0 else other)
+        if source == target:
+            return (nic,)
+        dead = {
+            end for each in failed for link in cut(self, each).links for end in self._ends(link)
+        }
+        ports = ports_between(self.wiring, source, target, dead)
+        return () if ports is None else (nic, *named(self.wiring, ports), other)
+
+    def _ends(self, link: str) -> tuple[int, int]:
+        """The ports at both ends of a link; of a NIC's link twice the same."""
+        _, holder, name = link.split("/")
+        nic = self.nic_number(f"nic/{holder}/{name}")
+        lower = int(self.wiring.nic_port[nic]) if nic >= 0 else self.wiring.port_at(holder, name)
+        return lower, max(lower, int(self.wiring.peer[lower]))
+
+    def cut(self, component: str) -> Cut:
+        """What the failure of a component takes with it.
+
+        Raises:
+            BadNameError: the cluster has no such component.
+        """
+        return cut(self, component)

@@ -17,7 +17,9 @@ from nemesis.sim.faults.planned import FaultPlanned
 from nemesis.sim.faults.scenario import ANYTHING, Scenario, scenarios
 from nemesis.sim.faults.symptoms import Symptom
 from nemesis.sim.params import Params
-from nemesis.sim.topology.cluster import Cluster, ClusterSize, load_cluster
+from nemesis.sim.topology.cluster import Cluster, ClusterSize
+from nemesis.sim.topology.cluster_file import load_cluster
+from nemesis.sim.topology.fabric import FabricModel
 from nemesis.sim.truth.defects import draw_defects
 from nemesis.sim.truth.suites import Decoys, Mix, Suite, Topologies
 
@@ -69,19 +71,13 @@ def draw_cluster(shapes: Topologies, random: Random) -> Cluster:
         step_ms=step_ms,
         allreduce_ms=max(20, step_ms // 9),
     )
-    node = replace(
-        model.node,
-        gpus=model.node.gpus[:gpus],
-        nics=model.node.nics[:gpus],
-        nvswitches=model.node.nvswitches if gpus == len(model.node.gpus) else (),
-    )
+    fabric = FabricModel(nodes_per_leaf=random.choice(shapes.nodes_per_leaf), leaf_ports=128)
     size = ClusterSize(
         name=f"drawn-{nodes}x{gpus}",
         nodes=nodes,
-        nodes_per_leaf=random.choice(shapes.nodes_per_leaf),
         sample_period_ms=random.choice(shapes.poll_ms),
     )
-    return Cluster(cluster=size, node=node, jobs=(job,))
+    return Cluster(cluster=size, node=model.node.with_gpus(gpus), fabric=fabric, jobs=(job,))
 
 
 def _faults(mix: Mix, random: Random, began_s: float) -> list[FaultPlanned]:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 
 from nemesis.sim.telemetry.load import samples
-from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 from nemesis.streams.batch import Message
 
 NODES_COUNT = 12_500

@@ -18,7 +18,8 @@ from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.scenario import Scenario
 from nemesis.sim.faults.symptoms import Fault
 from nemesis.sim.run import Outcome, judge
-from nemesis.sim.topology.cluster import Cluster, load_cluster
+from nemesis.sim.topology.cluster import Cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 from nemesis.sim.truth.ledger import MembershipFormed
 from tests.planned import planned
 

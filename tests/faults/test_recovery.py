@@ -25,7 +25,7 @@ from nemesis.sim.cell import Options, RunningCell, running_cell
 from nemesis.sim.faults.scenario import Scenario
 from nemesis.sim.link import Link
 from nemesis.sim.run import Outcome, judge
-from nemesis.sim.topology.cluster import load_cluster
+from nemesis.sim.topology.cluster_file import load_cluster
 from tests.planned import planned
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]

@@ -47,7 +47,7 @@ def demo(
     scenario expects of the run holds; else with 1.
     """
     from nemesis.sim.faults.scenario import scenario_named, scenarios
-    from nemesis.sim.topology.cluster import DEFAULT, load_cluster
+    from nemesis.sim.topology.cluster_file import DEFAULT, load_cluster
 
     described = load_cluster(cluster or DEFAULT)
     if list_:

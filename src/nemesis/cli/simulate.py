@@ -44,7 +44,7 @@ def simulate(
     from nemesis.schemas.errors import NemesisError
     from nemesis.sim import attached
     from nemesis.sim.faults.scenario import scenario_named
-    from nemesis.sim.topology.cluster import DEFAULT, load_cluster
+    from nemesis.sim.topology.cluster_file import DEFAULT, load_cluster
     from nemesis.streams import pulse
     from nemesis.streams.contexts import find
     from nemesis.streams.server import state_folder

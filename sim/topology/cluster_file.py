@@ -1,0 +1,105 @@
+"""The TOML file that describes a cluster, read into one."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from nemesis.schemas.errors import NemesisError
+from nemesis.sim.jobs.model import JobModel
+from nemesis.sim.topology import fabric
+from nemesis.sim.topology.cluster import NODES_MAX, Cluster, ClusterSize
+from nemesis.sim.topology.fabric import FabricModel
+from nemesis.sim.topology.node import NodeModel, node_kinds
+from nemesis.streams.documents import BadDocumentError, read_toml
+
+DEFAULT: Final = Path(__file__).with_name("cluster.toml")
+
+
+class BadClusterError(NemesisError):
+    """A cluster file that cannot be simulated."""
+
+    exit_code = 2
+
+
+class ClusterFile(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A cluster file: `[node]` may name a kind and change some of it; one `[job]` or `[[job]]`s."""
+
+    cluster: ClusterSize
+    node: dict[str, Any]
+    fabric: FabricModel = FabricModel()
+    job: JobModel | tuple[JobModel, ...]
+
+
+def load_cluster(path: Path = DEFAULT) -> Cluster:
+    """The cluster that a file describes.
+
+    Raises:
+        BadClusterError: no such file, not TOML, or a field that is missing, unknown or impossible.
+    """
+    try:
+        return cluster_of(read_toml(path))
+    except BadDocumentError as error:
+        raise BadClusterError(error.message) from error
+    except (BadClusterError, msgspec.ValidationError) as error:
+        raise BadClusterError(f"{path}: {error}") from error
+
+
+def cluster_of(document: dict[str, Any]) -> Cluster:
+    """The cluster that a document describes.
+
+    Raises:
+        msgspec.ValidationError: a field is missing, unknown or of another type.
+        BadClusterError: it is impossible.
+    """
+    file = msgspec.convert(document, ClusterFile)
+    node = _node(file.node)
+    jobs = (file.job,) if isinstance(file.job, JobModel) else file.job
+    cluster = Cluster(cluster=file.cluster, node=node, fabric=file.fabric, jobs=jobs)
+    _hold(_size_rules(cluster))
+    _hold(node.rules())
+    _hold(fabric.model_rules(file.fabric))
+    _hold(fabric.rules(file.fabric, cluster.shape, cluster.cluster.nodes, len(node.nics)))
+    _hold(_job_rules(cluster))
+    return cluster
+
+
+def _node(table: dict[str, Any]) -> NodeModel:
+    kind = table.get("kind", "")
+    if not kind:
+        return msgspec.convert(table, NodeModel)
+    known = node_kinds().get(kind)
+    if known is None:
+        raise BadClusterError(f"node.kind: {kind!r}: expected {', '.join(sorted(node_kinds()))}")
+    own = {name: value for name, value in table.items() if name != "kind"}
+    return msgspec.convert({**msgspec.to_builtins(known), **own}, NodeModel)
+
+
+def _hold(rules: Iterable[tuple[bool, str]]) -> None:
+    for holds, rule in rules:
+        if not holds:
+            raise BadClusterError(rule)
+
+
+def _size_rules(cluster: Cluster) -> Iterator[tuple[bool, str]]:
+    size = cluster.cluster
+    yield 0 < size.nodes <= NODES_MAX, f"cluster.nodes must be 1 to {NODES_MAX}"
+    yield size.sample_period_ms > 0, "cluster.sample_period_ms must be positive"
+    racks = not size.rack_sizes or sum(size.rack_sizes) == size.nodes
+    yield racks, f"cluster.rack_sizes must sum to cluster.nodes, {size.nodes}"
+    yield all(count > 0 for count in size.rack_sizes), "cluster.rack_sizes must be positive"
+
+
+def _job_rules(cluster: Cluster) -> Iterator[tuple[bool, str]]:
+    jobs, nodes = cluster.jobs, cluster.cluster.nodes
+    yield len(jobs) > 0, "job: at least one"
+    yield len({job.name for job in jobs}) == len(jobs), "job.name: two jobs of one name"
+    yield all(job.nodes > 0 for job in jobs), "job.nodes must be positive"
+    total = sum(job.nodes for job in jobs)
+    yield total <= nodes, f"job.nodes must be {nodes} at most, of all jobs, not {total}"
+    for job in jobs:
+        timed = job.step_ms > 0 and job.allreduce_ms > 0
+        yield timed, "job.step_ms, allreduce_ms must be positive"
+        small = job.world_min <= cluster.world_of(job)
+        yield small, f"job.world_min is larger than the world of {job.name}"

@@ -16,7 +16,8 @@ from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankState, Report
 from nemesis.schemas.rank_ranges import format_ranks, parse_ranks
 from nemesis.sim.follower import Accepted, Deed, deeds, judge
-from nemesis.sim.jobs.job import Job, Rank, pid_of
+from nemesis.sim.jobs.job import Job
+from nemesis.sim.jobs.ranks import Rank, pid_of
 from nemesis.sim.rendezvous import Rendezvous
 from nemesis.sim.telemetry.evidence import Evidence, SeenOrigin
 from nemesis.sim.telemetry.witness import Witness

@@ -13,7 +13,7 @@ import msgspec
 
 from nemesis.schemas.plans import Outcome, Plan, order_of
 from nemesis.schemas.rank_ranges import parse_ranks
-from nemesis.sim.jobs.job import Rank
+from nemesis.sim.jobs.ranks import Rank
 
 Doing = Literal["hold", "fence", "join", "start", "leave"]
 

@@ -43,7 +43,8 @@ from nemesis.sim.faults.symptoms import (
     SwitchReturned,
     Symptom,
 )
-from nemesis.sim.jobs.job import Job, StepDone
+from nemesis.sim.jobs.job import Job
+from nemesis.sim.jobs.steps import StepDone
 from nemesis.sim.rendezvous import Rendezvous
 from nemesis.sim.telemetry.evidence import Evidence
 from nemesis.sim.telemetry.fabric import Collector, Fabric
@@ -71,7 +72,9 @@ class Simulation:
         start_ns: int,
     ) -> None:
         self.cluster: Final = cluster
-        self.job: Final = Job(cluster, seed, start_ns=start_ns)
+        self.job: Final = Job(
+            cluster.job, cluster.job_nodes, cluster.ranks_per_node, seed, start_ns=start_ns
+        )
         self.world: Final = World(cluster, seed)
         self.fabric: Final = Fabric(cluster)
         period_ns = FABRIC_POLLS * cluster.cluster.sample_period_ms * 1_000_000
@@ -239,7 +242,8 @@ class Simulation:
         rank = self.job.ranks[effect.rank]
         alive = rank.stage in ("running", "held")
         step_ns = self._step_ns
-        if not alive or at_ns - rank.ready_ns < max(step_ns, effect.patience_ns - step_ns):
+        since_ns = self.job.waiting_since_ns(effect.rank, at_ns) or rank.ready_ns
+        if not alive or at_ns - since_ns < max(step_ns, effect.patience_ns - step_ns):
             return
         for line in effect.lines:
             self.agents[node].witness.kernel_line(line, ERR, at_ns)

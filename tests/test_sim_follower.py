@@ -77,7 +77,7 @@ def todo(job: Job, told: Plan) -> list[Deed]:
 
 @pytest.mark.parametrize("kind", ["hold", "membership", "stop", "observe"])
 def test_a_plan_that_was_carried_out_leaves_nothing_to_do(kind: PlanKind) -> None:
-    job = Job(CLUSTER, 1, start_ns=0)
+    job = Job(CLUSTER.job, CLUSTER.job_nodes, CLUSTER.ranks_per_node, 1, start_ns=0)
     dead, moved = RANKS[2], RANKS[5]
     job.kill(dead, -9)
     members = set(range(112)) - {dead}
@@ -97,7 +97,7 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_do(kind: PlanKind) -> Non
 @settings(deadline=None)
 @given(st.integers(0, 8))
 def test_an_agent_that_died_half_way_does_what_is_missing_and_no_more(done: int) -> None:
-    job = Job(CLUSTER, 1, start_ns=0)
+    job = Job(CLUSTER.job, CLUSTER.job_nodes, CLUSTER.ranks_per_node, 1, start_ns=0)
     members = set(range(112)) - {RANKS[0]}
     job.kill(RANKS[0], -9)
     told = plan("membership", 1, members=format_ranks(members), fenced=str(RANKS[0]))
@@ -108,14 +108,14 @@ def test_an_agent_that_died_half_way_does_what_is_missing_and_no_more(done: int)
 
 
 def test_a_hold_does_not_touch_ranks_of_a_later_epoch() -> None:
-    job = Job(CLUSTER, 1, start_ns=0)
+    job = Job(CLUSTER.job, CLUSTER.job_nodes, CLUSTER.ranks_per_node, 1, start_ns=0)
     for number in RANKS:
         job.join(number, 1, range(112), 0)
     assert todo(job, plan("hold", 0)) == []
 
 
 def test_a_rank_that_was_started_again_is_not_fenced_for_its_old_life() -> None:
-    job = Job(CLUSTER, 1, start_ns=0)
+    job = Job(CLUSTER.job, CLUSTER.job_nodes, CLUSTER.ranks_per_node, 1, start_ns=0)
     job.start(RANKS[0], NODE, 1, range(112), 0, step=0)
     told = plan("hold", 0, fenced=str(RANKS[0]))
     assert Deed("fence", RANKS[0]) not in todo(job, told)
@@ -130,7 +130,7 @@ def test_placements_move_ranks_between_nodes() -> None:
 
 
 def test_ranks_that_move_to_another_node_leave_this_one() -> None:
-    job = Job(CLUSTER, 1, start_ns=0)
+    job = Job(CLUSTER.job, CLUSTER.job_nodes, CLUSTER.ranks_per_node, 1, start_ns=0)
     moved = format_ranks(RANKS)
     told = plan(
         "membership",

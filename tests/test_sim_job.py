@@ -16,7 +16,7 @@ CLUSTER = load_cluster()
 
 
 def job(seed: int = 7) -> Job:
-    return Job(CLUSTER, seed, start_ns=0)
+    return Job(CLUSTER.job, CLUSTER.job_nodes, CLUSTER.ranks_per_node, seed, start_ns=0)
 
 
 def run(job: Job, from_ns: int, to_ns: int, quantum_ns: int = 50 * MS) -> None:
@@ -120,8 +120,8 @@ def test_the_recorder_shows_who_waits_and_for_which_collective() -> None:
     training.stick(17)
     run(training, 5 * SECOND, 10 * SECOND)
     origin = Origin("n001", start_ns=1)
-    waiting = recorded(origin, "llama", training.ranks[0], 10 * SECOND).groups[0]
-    behind = recorded(origin, "llama", training.ranks[17], 10 * SECOND).groups[0]
+    waiting = recorded(origin, training, 0, 10 * SECOND).groups[0]
+    behind = recorded(origin, training, 17, 10 * SECOND).groups[0]
     assert waiting.last_enqueued == behind.last_enqueued + 1
     assert waiting.first_unfinished is not None
     assert waiting.first_unfinished.seq == waiting.last_enqueued

@@ -20,7 +20,7 @@ from nemesis.sim.faults.symptoms import (
     Slowed,
 )
 from nemesis.sim.faults.target import MS, Course, Target
-from nemesis.sim.jobs.job import pid_of
+from nemesis.sim.jobs.ranks import pid_of
 
 SIGABRT: Final = 6  # std::terminate in the NCCL watchdog thread after a CUDA error
 ERR: Final = 3  # KERN_ERR

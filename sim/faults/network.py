@@ -19,7 +19,7 @@ from nemesis.sim.faults.symptoms import (
     RankGivesUp,
 )
 from nemesis.sim.faults.target import MS, Course, Target
-from nemesis.sim.jobs.job import pid_of
+from nemesis.sim.jobs.ranks import pid_of
 
 ERR: Final = 3
 INFO: Final = 6

@@ -1,154 +1,180 @@
-"""The simulated job: data-parallel ranks that step together or not at all.
+"""A simulated job: ranks that step together or not at all.
 
-Pure: time comes in as an argument and compute times follow from the seed. Every step ends in one
-all-reduce over the members of an epoch. It completes only when all of them run in that epoch, agree
-on who the members are, stand at the same step, call the same, have arrived and can be reached; so a
-dead rank stalls all, and a membership that only some were told stalls as well. Completion is
-atomic: the survivors of a failure stand at one common step. Slowness and cut links belong to places
-(a node, a GPU and its NIC), not to ranks: who moves away leaves them behind. Durations are
-modelled, and everything made from them is "simulated".
+Pure: time comes in as an argument and compute times follow from the seed. While nothing is wrong a
+step completes as a whole, once all members of an epoch run in it, agree on who the members are,
+stand at the same step, call the same, have computed and can be reached; so a dead rank stalls all,
+and a membership that only some were told stalls as well. The survivors of a failure stand at one
+common step. How far each got inside the step is worked out only when somebody asks (stall.py).
+Slowness and cut links belong to places (a node, a GPU and its NIC), not to ranks: who moves away
+leaves them behind. Durations are modelled, and everything made from them is "simulated".
 """
 
+import zlib
 from bisect import insort
-from collections.abc import Iterable
-from random import Random
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-import msgspec
+import numpy as np
 
-from nemesis.schemas.plans import RankStage
-from nemesis.sim.topology.cluster import Cluster
+from nemesis.sim.jobs.compute import ComputeTimes
+from nemesis.sim.jobs.crews import Crew, Crews
+from nemesis.sim.jobs.layout import Layout, Ranks
+from nemesis.sim.jobs.model import JobModel
+from nemesis.sim.jobs.network import Network
+from nemesis.sim.jobs.program import programs_of
+from nemesis.sim.jobs.ranks import (
+    FAILED,
+    FENCED,
+    HELD,
+    LEFT,
+    NEVER_NS,
+    RUNNING,
+    STARTING,
+    Rank,
+    RankTable,
+)
+from nemesis.sim.jobs.standings import Standings
+from nemesis.sim.jobs.steps import StepDone, StepTimes
+from nemesis.sim.jobs.table import ProgramTable
 
 MS: Final = 1_000_000
-SPREAD_PER_MILLE: Final = 30  # compute times of healthy ranks differ by a few per cent
-NEVER_NS: Final = 2**62
-ARRIVALS_MAX: Final = 20  # what a recorder keeps of the past
-
-
-def pid_of(rank: int) -> int:
-    """The process id of a rank on its node."""
-    return 40_000 + rank
-
-
-class Rank(msgspec.Struct):
-    """One rank's process."""
-
-    number: int
-    node: str
-    """Where its process runs."""
-    stage: RankStage = "running"
-    epoch: int = 0
-    members: frozenset[int] = frozenset()
-    step: int = 0
-    """The last step that it finished."""
-    ready_ns: int = 0
-    """When it arrives at the next collective."""
-    began_ns: int = 0
-    """When the step that it is in began."""
-    step_ns: int = 0
-    """How long the last step took, waiting for the others included."""
-    own_ns: int = 0
-    """Of it: until the rank entered the step's collective."""
-    data_wait_ns: int = 0
-    """Of own_ns: for the next batch."""
-    save_ns: int = 0
-    """Of own_ns: writing a checkpoint."""
-    due: dict[str, int] = {}
-    """How long it waits, for what, in the step that it is in."""
-    completed_count: int = 0
-    """Collectives that it finished in this process group."""
-    arrivals: list[tuple[int, int]] = []
-    """(collective, when it was enqueued), the last ones."""
-    strays: str = ""
-    """In what its next collective differs from that of the others: operation, size or order; or
-    absent: it never calls it."""
-    returncode: int | None = None
-
-
-class StepDone(msgspec.Struct, frozen=True):
-    """A step that all members finished."""
-
-    epoch: int
-    step: int
-    at_ns: int
-    members: frozenset[int]
-
-    @property
-    def world(self) -> int:
-        """How many ranks."""
-        return len(self.members)
+STEPS_KEPT: Final = 20
+"""What a recorder needs of the past: the times of so many steps."""
 
 
 class Job:
-    """All ranks of one job, and the network between them."""
+    """All ranks of one job."""
 
-    def __init__(self, cluster: Cluster, seed: int, *, start_ns: int) -> None:
-        self._model = cluster.job
-        self._seed = seed
-        members = frozenset(range(cluster.world))
-        self.ranks: Final = {
-            number: Rank(number, node, members=members)
-            for node in cluster.job_nodes
-            for number in cluster.ranks_of(node)
-        }
+    def __init__(
+        self,
+        model: JobModel,
+        nodes: Iterable[str],
+        width: int,
+        seed: int,
+        *,
+        start_ns: int,
+        network: Network | None = None,
+    ) -> None:
+        """Rank r is on the r // width-th of `nodes`, on GPU r % width.
+
+        Raises:
+            BadLayoutError: degrees of parallelism that do not fit.
+        """
+        self.model: Final = model
+        self.name: Final = model.name
+        places = [(node, index) for node in nodes for index in range(width)]
+        self.layout: Final = Layout(len(places), tp=model.tp, cp=model.cp, pp=model.pp, ep=model.ep)
+        self.programs: Final = ProgramTable(programs_of(self.layout, model.microbatches))
+        self.table: Final = RankTable(places, start_ns)
+        self.ranks: Final = {number: Rank(self.table, number) for number in range(len(places))}
         self._on_node: Final[dict[str, list[Rank]]] = {}
         for rank in self.ranks.values():
             self._on_node.setdefault(rank.node, []).append(rank)
+        self.network: Final = network or Network()
         self.history: Final[list[StepDone]] = []
-        self.restarts_count = 0
-        """Processes that were started anew."""
-        self._width: Final = cluster.ranks_per_node
-        self._slow: Final[dict[tuple[str, int], int]] = {}
-        """Per mille of a place: GPU `index` of a node, or -1 for all of it, unevenly."""
-        self._delayed: Final[dict[int, tuple[int, str]]] = {}
-        self._congested: Final[dict[tuple[str, int], int]] = {}
-        """Per mille by which a collective takes longer that crosses a place's NIC."""
+        self.recent: Final[deque[StepTimes]] = deque(maxlen=STEPS_KEPT)
         self.readings: Final[dict[int, dict[str, int]]] = {}
         """What a rank's training code reads otherwise than all others', by channel."""
-        self._cut: Final[set[tuple[str, int]]] = set()
-        self._mended_ns = start_ns
-        for rank in self.ranks.values():
-            rank.began_ns = start_ns
-            rank.ready_ns = start_ns + self._compute_ns(rank)
+        self.restarts_count = 0
+        """Processes that were started anew."""
+        self.changes_count: Final[dict[str, int]] = {}
+        """By node: changes of a rank's stage or epoch, its first step in one among them."""
+        self._seed: Final = seed
+        self._redone_count = 0
+        self._steps_done: Final[set[int]] = set()
+        self._best_step = 0
+        self._compute: Final = ComputeTimes(
+            model.step_ms * MS, len(places), (seed << 32) | zlib.crc32(model.name.encode())
+        )
+        self._now_ns = start_ns
+        self._crews: Final = Crews(
+            self.table, self.layout, self.programs, self.network, model.allreduce_ms * MS
+        )
+        self.standings: Final = Standings(
+            self.table,
+            self.layout,
+            self.programs,
+            self._crews,
+            microbatches=model.microbatches,
+            last_ns=model.allreduce_ms * MS,
+        )
+        self._oldest_ns: int | None = None
+        self._begin(np.arange(len(places)), start_ns)
 
     def advance(self, now_ns: int) -> None:
-        """Let ranks start, and complete every collective whose time has come."""
-        for rank in self.ranks.values():
-            if rank.stage == "starting" and rank.ready_ns <= now_ns:
-                rank.stage = "running"
-                rank.began_ns = rank.ready_ns
-                rank.ready_ns += self._compute_ns(rank)
-        while (due := self._due(now_ns)) is not None:
-            self._complete(*due)
+        """Let ranks start, and complete every step whose time has come."""
+        self._now_ns = max(self._now_ns, now_ns)
+        table = self.table
+        starts = np.flatnonzero((table.stage == STARTING) & (table.ready_ns <= now_ns))
+        if starts.size:
+            table.stage[starts] = RUNNING
+            self._begin(starts, table.ready_ns[starts])
+            self._changed(starts)
+        while True:
+            due = min(self._crews.working(), key=lambda crew: crew.due_ns, default=None)
+            if due is None or due.due_ns > now_ns:
+                return
+            self._complete(due)
 
     def waiting_since_ns(self, number: int, now_ns: int) -> int | None:
         """When a running rank arrived at the collective that it waits in, or None."""
-        rank = self.ranks[number]
-        waits = rank.stage == "running" and rank.ready_ns <= now_ns
-        return rank.ready_ns if waits else None
+        since_ns = int(self.waits_ns(now_ns)[number])
+        return since_ns if since_ns < NEVER_NS else None
+
+    def waits_ns(self, now_ns: int) -> Ranks:
+        """For each rank: since when it waits in a collective; NEVER_NS: it does not."""
+        table = self.table
+        arrived_ns = table.ready_ns
+        if not self.layout.is_plain and self.is_stalled:
+            arrived_ns = self.standings.now().waiting_since_ns()
+        waits = (table.stage == RUNNING) & (arrived_ns <= now_ns)
+        return np.where(waits, arrived_ns, NEVER_NS)
+
+    def waits_longer(self, limit_ns: int, now_ns: int) -> bool:
+        """Whether any rank may wait for longer than this: False is certain, and cheap."""
+        if self._oldest_ns is None:
+            running = self.table.stage == RUNNING
+            self._oldest_ns = int(np.where(running, self.table.began_ns, NEVER_NS).min())
+        return now_ns - self._oldest_ns > limit_ns
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether nobody will finish another step as things are."""
+        return all(crew.due_ns == NEVER_NS for crew in self._crews.working())
 
     def on_node(self, node: str) -> list[Rank]:
         """The ranks whose processes run, or ran last, on a node."""
         return list(self._on_node.get(node, ()))
 
     def stick(self, number: int) -> None:
-        """The rank never arrives at a collective again."""
-        self.ranks[number].ready_ns = NEVER_NS
+        """The rank's GPU computes no more: it never finishes what it is at."""
+        self._stop(number)
+        self.table.ready_ns[number] = NEVER_NS
+
+    def halt(self, number: int) -> None:
+        """The rank's host enqueues no more; its GPU finishes what it has."""
+        self.table.halted_ns[number] = min(self._now_ns, self.table.halted_ns[number])
+        self.table.ready_ns[number] = NEVER_NS
+        self._moved()
 
     def stray(self, number: int, differs_in: str) -> None:
         """The rank calls another collective than the others, and does so again after a rejoin."""
-        rank = self.ranks[number]
-        rank.strays = differs_in
+        self.table.strays[number] = differs_in
         if differs_in == "absent":
-            rank.ready_ns = NEVER_NS
+            self.halt(number)
+        else:
+            self.table.strays_ns[number] = self._now_ns
+            self._moved()
 
     def delay(self, number: int, delay_ns: int, waits_for: str = "") -> None:
         """The rank's next step takes so much longer: for data, to save, or nobody knows."""
-        self._delayed[number] = delay_ns, waits_for
+        self._compute.delay(number, delay_ns, waits_for)
 
     def congest(self, node: str, index: int, per_mille: int) -> None:
         """Collectives that cross a place's NIC take this much longer from here on; 0: as ever."""
-        self._congested[node, index] = per_mille
+        self.network.congest(node, index, per_mille)
+        self._moved()
 
     def checksum(self, step: int) -> int:
         """Of the parameters after a step, equal over all replicas."""
@@ -156,50 +182,54 @@ class Job:
 
     def slow(self, node: str, index: int, per_mille: int) -> None:
         """Compute at a place takes this much longer from the next step on; index -1: the node."""
-        self._slow[node, index] = per_mille
+        self._compute.slow(node, index, per_mille)
 
     def cut(self, node: str, index: int) -> None:
         """The rank at a place reaches no other node."""
-        self._cut.add((node, index))
+        self.network.cut_nic(node, index)
+        self.rewired(0)
 
     def mend(self, node: str, index: int, now_ns: int) -> None:
         """It reaches them again; what waited is sent again."""
-        self._cut.discard((node, index))
-        self._mended_ns = now_ns
+        self.network.mend_nic(node, index)
+        self.rewired(now_ns)
+
+    def rewired(self, mended_ns: int) -> None:
+        """The network has changed; what goes on now was sent again at `mended_ns`."""
+        self._crews.mended_ns = max(self._crews.mended_ns, mended_ns)
+        self._moved()
 
     def kill(self, number: int, returncode: int) -> bool:
         """A process ends by itself; whether it was alive until now."""
-        rank = self.ranks[number]
-        if rank.stage in ("fenced", "failed", "left"):
+        if self.table.stage[number] in (FENCED, FAILED, LEFT):
             return False
-        rank.stage, rank.returncode = "failed", returncode
+        self.table.returncodes[number] = returncode
+        self._stop(number)
+        self._to(number, FAILED)
         return True
 
     def fence(self, number: int) -> None:
         """Nothing of the rank can run on."""
-        self.ranks[number].stage = "fenced"
+        self._stop(number)
+        self._to(number, FENCED)
 
     def leave(self, number: int) -> None:
         """The rank's process ends on request."""
-        self.ranks[number].stage = "left"
+        self._stop(number)
+        self._to(number, LEFT)
 
     def hold(self, number: int) -> None:
         """Abort what the rank waits in and keep it at its last finished step."""
-        rank = self.ranks[number]
-        if rank.stage == "running":
-            rank.stage = "held"
+        if self.table.stage[number] == RUNNING:
+            self._to(number, HELD)
 
     def join(self, number: int, epoch: int, members: Iterable[int], now_ns: int) -> None:
         """A rank with its state in memory goes on in a new epoch."""
-        rank = self.ranks[number]
-        assert epoch > rank.epoch, f"rank {number} is in epoch {rank.epoch}, got {epoch}"
-        rank.stage, rank.epoch, rank.members = "running", epoch, frozenset(members)
-        # a new process group counts its collectives from zero
-        rank.completed_count, rank.arrivals = 0, []
-        rank.began_ns = now_ns + self._model.shrink_ms * MS
-        rank.ready_ns = rank.began_ns + self._compute_ns(rank)
-        if rank.strays == "absent":
-            rank.ready_ns = NEVER_NS
+        before = self.ranks[number].epoch
+        assert epoch > before, f"rank {number} is in epoch {before}, got {epoch}"
+        self._enter(number, epoch, members)
+        self._to(number, RUNNING)
+        self._begin(np.array([number]), now_ns + self.model.shrink_ms * MS)
 
     def start(
         self,
@@ -212,14 +242,18 @@ class Job:
         step: int,
     ) -> None:
         """Start a rank's process anew at a step, with the state of a peer or a checkpoint."""
-        rank = self.ranks[number]
+        table, rank = self.table, self.ranks[number]
         self._on_node[rank.node].remove(rank)
-        rank.node = node
+        self._changed([number])
+        table.places[number] = (node, table.places[number][1])
         insort(self._on_node.setdefault(node, []), rank, key=lambda each: each.number)
-        rank.stage, rank.epoch, rank.members = "starting", epoch, frozenset(members)
-        rank.step, rank.completed_count, rank.arrivals = step, 0, []
-        rank.returncode, rank.strays = None, ""
-        rank.ready_ns = now_ns + self._model.start_ms * MS
+        table.strays_ns[number] = NEVER_NS
+        table.strays.pop(number, None)
+        table.returncodes.pop(number, None)
+        self._enter(number, epoch, members)
+        table.step[number], table.completed_count[number] = step, 0
+        table.ready_ns[number] = now_ns + self.model.start_ms * MS
+        self._to(number, STARTING)
         self.restarts_count += 1
 
     @property
@@ -230,74 +264,85 @@ class Job:
     @property
     def checkpoint_step(self) -> int:
         """The newest step whose state lies in storage."""
-        best = max((done.step for done in self.history), default=0)
-        return best - best % self._model.checkpoint_steps
+        return self._best_step - self._best_step % self.model.checkpoint_steps
 
     @property
     def redone_count(self) -> int:
         """Steps that were finished more than once."""
-        steps = [done.step for done in self.history]
-        return len(steps) - len(set(steps))
+        return self._redone_count
 
-    def _due(self, now_ns: int) -> tuple[list[Rank], int] | None:
-        """The earliest collective that completes by now: its ranks and when."""
-        arrived_ns = now_ns - self._model.allreduce_ms * MS
-        seen: set[tuple[int, frozenset[int]]] = set()
-        best: tuple[list[Rank], int] | None = None
-        for rank in self.ranks.values():
-            key = (rank.epoch, rank.members)
-            if rank.stage != "running" or key in seen:
-                continue
-            seen.add(key)
-            if any(self.ranks[number].ready_ns > arrived_ns for number in rank.members):
-                continue
-            group = [self.ranks[number] for number in sorted(rank.members)]
-            together = all(
-                each.stage == "running"
-                and each.epoch == rank.epoch
-                and each.members == rank.members
-                and each.step == rank.step
-                and not each.strays
-                and (each.node, each.number % self._width) not in self._cut
-                for each in group
-            )
-            if not together:
-                continue
-            began_ns = max(self._mended_ns, *(each.ready_ns for each in group))
-            at_ns = began_ns + self._allreduce_ns(group)
-            if at_ns <= now_ns and (best is None or at_ns < best[1]):
-                best = group, at_ns
-        return best
+    def took_part(self, rank: int, times: StepTimes) -> bool:
+        """Whether a finished step was one of the process group that a rank is in."""
+        epoch, members = self.table.crews[self.table.crew[rank]]
+        return times.done.epoch == epoch and times.done.members is members
 
-    def _allreduce_ns(self, group: list[Rank]) -> int:
-        """As long as its slowest hop takes."""
-        worst = 0
-        if self._congested:
-            places = ((each.node, each.number % self._width) for each in group)
-            worst = max(self._congested.get(place, 0) for place in places)
-        return self._model.allreduce_ms * MS * (1000 + worst) // 1000
+    def _complete(self, crew: Crew) -> None:
+        table, ranks, at_ns = self.table, crew.ranks, crew.due_ns
+        epoch, members = table.crews[crew.number]
+        done = StepDone(epoch, int(table.step[ranks[0]]) + 1, at_ns, members)
+        self.history.append(done)
+        self.recent.append(StepTimes(done, table.began_ns.copy(), table.compute_ns.copy()))
+        self._redone_count += done.step in self._steps_done
+        self._steps_done.add(done.step)
+        self._best_step = max(self._best_step, done.step)
+        if (first := ranks[table.completed_count[ranks] == 0]).size:
+            self._changed(first)
+        table.completed_count[ranks] += 1
+        table.step[ranks] += 1
+        table.step_ns[ranks] = at_ns - table.began_ns[ranks]
+        table.own_ns[ranks] = table.compute_ns[ranks]
+        table.data_wait_ns[ranks] = table.due_data_ns[ranks]
+        table.save_ns[ranks] = table.due_save_ns[ranks]
+        self._begin(ranks, at_ns)
 
-    def _complete(self, group: list[Rank], at_ns: int) -> None:
-        for rank in group:
-            enqueued = (rank.completed_count + 1, rank.ready_ns)
-            rank.arrivals = [*rank.arrivals[1 - ARRIVALS_MAX :], enqueued]
-            rank.completed_count += 1
-            rank.step += 1
-            rank.step_ns = at_ns - rank.began_ns
-            rank.own_ns = rank.ready_ns - rank.began_ns
-            rank.data_wait_ns = rank.due.get("data", 0)
-            rank.save_ns = rank.due.get("save", 0)
-            rank.began_ns = at_ns
-            rank.ready_ns = at_ns + self._compute_ns(rank)
-        first = group[0]
-        self.history.append(StepDone(first.epoch, first.step, at_ns, first.members))
+    def _begin(self, ranks: Ranks, began_ns: int | Ranks) -> None:
+        """Ranks begin the next step."""
+        table = self.table
+        table.began_ns[ranks] = began_ns
+        table.compute_ns[ranks] = self._compute.of(ranks, table.step, self._places_on)
+        table.due_data_ns[ranks] = table.due_save_ns[ranks] = 0
+        for rank, delay_ns, waits_for in self._compute.delays_of(ranks):
+            table.compute_ns[rank] += delay_ns
+            if waits_for == "data":
+                table.due_data_ns[rank] = delay_ns
+            elif waits_for == "save":
+                table.due_save_ns[rank] = delay_ns
+        table.ready_ns[ranks] = table.began_ns[ranks] + table.compute_ns[ranks]
+        works = (table.stopped_ns == NEVER_NS) & (table.halted_ns == NEVER_NS)
+        table.ready_ns[~works] = NEVER_NS
+        self._oldest_ns = None
+        self.standings.forget()
+        self._crews.forget()
 
-    def _compute_ns(self, rank: Rank) -> int:
-        random = Random(f"{self._seed}/{rank.number}/{rank.step}")
-        draw = random.randrange(SPREAD_PER_MILLE)
-        draw += self._slow.get((rank.node, rank.number % self._width), 0)
-        if of_host := self._slow.get((rank.node, -1), 0):
-            draw += of_host * random.randrange(700, 1_300) // 1000
-        delay_ns, waits_for = self._delayed.pop(rank.number, (0, ""))
-        rank.due = {waits_for: delay_ns}
-        return self._model.step_ms * MS * (1000 + draw) // 1000 + delay_ns
+    def _places_on(self, node: str) -> Iterator[tuple[int, int]]:
+        for rank in self._on_node.get(node, ()):
+            yield rank.number, self.table.places[rank.number][1]
+
+    def _enter(self, number: int, epoch: int, members: Iterable[int]) -> None:
+        """A new process group counts its collectives from zero."""
+        table = self.table
+        table.crew[number] = table.crew_of(epoch, frozenset(members))
+        table.completed_count[number] = 0
+        table.stopped_ns[number] = table.halted_ns[number] = NEVER_NS
+        if table.strays.get(number) == "absent":
+            table.halted_ns[number] = 0
+
+    def _stop(self, number: int) -> None:
+        self.table.stopped_ns[number] = min(self._now_ns, self.table.stopped_ns[number])
+        self._moved()
+
+    def _to(self, number: int, stage: int) -> None:
+        self.table.stage[number] = stage
+        self._changed([number])
+        self._moved()
+
+    def _changed(self, ranks: Iterable[int]) -> None:
+        for number in ranks:
+            node = self.table.places[number][0]
+            self.changes_count[node] = self.changes_count.get(node, 0) + 1
+
+    def _moved(self) -> None:
+        """How far ranks get has changed."""
+        self._oldest_ns = None
+        self.standings.forget()
+        self._crews.forget(places=True)

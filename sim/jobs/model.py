@@ -19,3 +19,10 @@ class JobModel(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     start_ms: int
     on_log_loss: Literal["wait", "restart", "shrink"]
     grace_s: float
+    tp: int = 1
+    cp: int = 1
+    pp: int = 1
+    ep: int = 1
+    """Parallel degrees; the rest of the world is data parallel."""
+    microbatches: int = 4
+    """Of a step, through the pipeline."""

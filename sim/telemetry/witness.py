@@ -11,13 +11,14 @@ from nemesis.producers.kernel import KernelLines
 from nemesis.producers.log_line import log_line_of
 from nemesis.producers.origin import Origin
 from nemesis.producers.process import exit_of
-from nemesis.producers.sample import block_of, sample_of
+from nemesis.producers.sample import sample_of
 from nemesis.producers.setting import setting_of
-from nemesis.schemas.channels import STEP_CHANNELS
 from nemesis.schemas.codes import LogSource
 from nemesis.schemas.observed import Observation
-from nemesis.sim.jobs.job import Job, Rank, pid_of
+from nemesis.sim.jobs.job import Job
+from nemesis.sim.jobs.ranks import Rank, pid_of
 from nemesis.sim.jobs.recorder import missing, recorded
+from nemesis.sim.jobs.rows import step_rows
 from nemesis.sim.telemetry.evidence import Evidence
 from nemesis.sim.telemetry.world import Load, NodeDevices
 from nemesis.sim.topology.cluster import SETTINGS, Cluster
@@ -83,7 +84,7 @@ class Witness:
 
     def printed(self, rank: int, source: LogSource, text: str, now_ns: int) -> None:
         """A rank's process, or its launcher, wrote a line."""
-        job, pid = self._cluster.job.name, pid_of(rank)
+        job, pid = self._job.name, pid_of(rank)
         self.observations.append(
             log_line_of(self.origin, now_ns, source=source, text=text, job=job, rank=rank, pid=pid)
         )
@@ -99,7 +100,7 @@ class Witness:
             exit_of(
                 self.origin,
                 now_ns,
-                job=self._cluster.job.name,
+                job=self._job.name,
                 rank=rank.number,
                 pid=pid_of(rank.number),
                 returncode=rank.returncode or 0,
@@ -120,23 +121,24 @@ class Witness:
 
     def stalled(self, now_ns: int) -> bool:
         """Whether a rank waits for longer than any healthy step takes."""
-        model = self._cluster.job
+        model = self._job.model
         limit_ns = model.stall_steps * (model.step_ms + model.allreduce_ms) * MS
+        if not self._job.waits_longer(limit_ns, now_ns):
+            return False
         waits = (self._job.waiting_since_ns(rank.number, now_ns) for rank in self.ranks)
         return any(since is not None and now_ns - since > limit_ns for since in waits)
 
     def dump(self, now_ns: int) -> None:
         """Let the ranks write their flight recorders, once a stall."""
-        job = self._cluster.job.name
         for rank in self.ranks:
             stall = (rank.epoch, rank.step)
             if stall in self._dumped or not self._evidence.dumps(rank.number):
                 continue
             if rank.stage in ("running", "held"):
-                dump = recorded(self.origin, job, rank, now_ns)
+                dump = recorded(self.origin, self._job, rank.number, now_ns)
                 self.observations.append(self._evidence.by_its_clock(dump))
             elif rank.stage in ("failed", "fenced") and rank.number in rank.members:
-                self.observations.append(missing(self.origin, job, rank.number, now_ns))
+                self.observations.append(missing(self.origin, self._job, rank.number, now_ns))
         self._dumped |= {(rank.epoch, rank.step) for rank in self.ranks}
 
     def load(self, now_ns: int) -> Load:
@@ -153,23 +155,7 @@ class Witness:
 
     def _sample(self, now_ns: int) -> None:
         load = self.load(now_ns)
-        rows = [
-            {
-                "rank": rank.number,
-                "step": rank.step,
-                "step_ns": rank.step_ns,
-                "enqueued_count": rank.completed_count + (rank.ready_ns <= now_ns),
-                "completed_count": rank.completed_count,
-                "own_ns": rank.own_ns,
-                "data_wait_ns": rank.data_wait_ns,
-                "save_ns": rank.save_ns,
-                "nonfinite_count": 0,
-                "state_checksum": self._job.checksum(rank.step),
-            }
-            | self._job.readings.get(rank.number, {})
-            for rank in self.ranks
-            if rank.stage == "running"
-        ]
+        rows = step_rows(self._job, [rank.number for rank in self.ranks], now_ns)
         self.observations.append(
             sample_of(
                 self.origin,
@@ -178,7 +164,7 @@ class Witness:
                 gpu=self._devices.gpu_block(load),
                 nic=self._devices.nic_block(),
                 host=self._devices.host_block(load),
-                steps=block_of(STEP_CHANNELS, rows) if rows else None,
-                job=self._cluster.job.name if rows else "",
+                steps=rows if len(rows) else None,
+                job=self._job.name if len(rows) else "",
             )
         )

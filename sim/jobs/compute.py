@@ -1,0 +1,73 @@
+"""How long ranks compute in a step: a little differently each, longer where something slows them.
+
+Pure: equal seeds give equal times, whoever asks and in whatever order.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from nemesis.sim.jobs.layout import Ranks
+
+SPREAD_PER_MILLE: Final = 30  # compute times of healthy ranks differ by a few per cent
+STEPS_CACHED: Final = 4
+PlacesOf = Callable[[str], Iterable[tuple[int, int]]]
+"""The ranks on a node: their numbers and GPU indices."""
+
+
+class ComputeTimes:
+    """Of one job."""
+
+    def __init__(self, step_ns: int, world: int, key: int) -> None:
+        self._step_ns: Final = step_ns
+        self._world: Final = world
+        self._key: Final = key
+        self._slow: Final[dict[tuple[str, int], int]] = {}
+        """Per mille of a place: GPU `index` of a node, or -1 for all of it, unevenly."""
+        self._delays: Final[dict[int, tuple[int, str]]] = {}
+        self._spread: Final = lru_cache(STEPS_CACHED)(self._drawn)
+
+    def slow(self, node: str, index: int, per_mille: int) -> None:
+        """Compute at a place takes this much longer, by index or, -1, on all of the node."""
+        self._slow[node, index] = per_mille
+
+    def delay(self, rank: int, delay_ns: int, waits_for: str) -> None:
+        """The next step of a rank takes so much longer, once."""
+        self._delays[rank] = delay_ns, waits_for
+
+    def delays_of(self, ranks: Ranks) -> list[tuple[int, int, str]]:
+        """Take the delays of ranks that begin a step: (rank, how long, for what)."""
+        due = self._delays.keys() & set(ranks.tolist()) if self._delays else set()
+        return [(rank, *self._delays.pop(rank)) for rank in sorted(due)]
+
+    def of(self, ranks: Ranks, steps: Ranks, on_node: PlacesOf) -> Ranks:
+        """How long these ranks compute in the step after the one that they stand at.
+
+        `steps`: where every rank of the job stands.
+        """
+        per_mille = self._per_mille(steps, on_node)
+        times_ns: Ranks = (self._step_ns * (1000 + per_mille) // 1000)[ranks]
+        return times_ns
+
+    def _per_mille(self, steps: Ranks, on_node: PlacesOf) -> Ranks:
+        """Of all ranks, each by its own step."""
+        distinct = np.unique(steps).tolist()
+        spread, uneven = (part.copy() for part in self._spread(distinct[0]))
+        for step in distinct[1:]:
+            there = steps == step
+            other_spread, other_uneven = self._spread(step)
+            spread[there], uneven[there] = other_spread[there], other_uneven[there]
+        for (node, index), slow in self._slow.items():
+            for rank, at in on_node(node):
+                if index == -1:
+                    spread[rank] += slow * uneven[rank] // 1000
+                elif index == at:
+                    spread[rank] += slow
+        return spread
+
+    def _drawn(self, step: int) -> tuple[Ranks, Ranks]:
+        random = np.random.Generator(np.random.Philox(key=np.array([self._key, step], "u8")))
+        spread = random.integers(0, SPREAD_PER_MILLE, self._world)
+        return spread, random.integers(700, 1_300, self._world)

@@ -1,0 +1,39 @@
+"""What the training code of ranks tells of their steps, as the rows of a sample."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nemesis.schemas.channels import STEP_CHANNELS
+from nemesis.sim.jobs.job import Job
+from nemesis.sim.jobs.layout import Ranks
+from nemesis.sim.jobs.ranks import RUNNING
+
+
+def step_rows(job: Job, numbers: Sequence[int], now_ns: int) -> Ranks:
+    """The step of each of these ranks that runs: a row a rank, the columns STEP_CHANNELS."""
+    table = job.table
+    ranks = np.array(numbers, np.int64)
+    ranks = ranks[table.stage[ranks] == RUNNING]
+    rows = np.empty((len(ranks), len(STEP_CHANNELS)), np.int64)
+    steps = table.step[ranks]
+    completed = table.completed_count[ranks]
+    columns: dict[str, Ranks] = {
+        "rank": ranks,
+        "step": steps,
+        "step_ns": table.step_ns[ranks],
+        "enqueued_count": completed + (table.ready_ns[ranks] <= now_ns),
+        "completed_count": completed,
+        "own_ns": table.own_ns[ranks],
+        "data_wait_ns": table.data_wait_ns[ranks],
+        "save_ns": table.save_ns[ranks],
+        "nonfinite_count": np.zeros_like(ranks),
+        "state_checksum": np.array([job.checksum(step) for step in steps.tolist()], np.int64),
+    }
+    for at, name in enumerate(STEP_CHANNELS):
+        rows[:, at] = columns[name]
+    if job.readings:
+        for row, rank in enumerate(ranks.tolist()):
+            for name, value in job.readings.get(rank, {}).items():
+                rows[row, STEP_CHANNELS.index(name)] = value
+    return rows

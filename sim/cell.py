@@ -4,9 +4,11 @@ Everything is started here and ended here, in the opposite order, whatever happe
 cell is empty at each start, and its policy acts: nothing real can be hurt.
 """
 
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -15,9 +17,12 @@ from nemesis.processors.catalogue import CATALOGUE
 from nemesis.schemas.decided import Mode
 from nemesis.schemas.facts import encode_observation
 from nemesis.sim.clock import SimClock
+from nemesis.sim.dry_run import weighed
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.scenario import Scenario
+from nemesis.sim.faults.symptoms import Fault
 from nemesis.sim.operator import set_up, submission
+from nemesis.sim.params import Params
 from nemesis.sim.show import Show
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.stage import Stage, wire_roles
@@ -34,6 +39,8 @@ CELL: Final = "demo"
 PROCESSORS: Final = tuple(sorted(CATALOGUE))
 PARTS: Final = (*PROCESSORS, JOB_ACTOR, ARCHIVIST)
 READY_TIMEOUT_S: Final = 30.0
+WEIGHING_QUANTUM_NS: Final = 200_000_000
+"""How finely a run without processors is looked at, that only asks what is delivered."""
 LIMITS: Final = Limits(log_bytes=2 * 2**30, store_bytes=64 * 2**20)
 """The server wants this much free disk before it starts; a log grows by 2.5 MB a minute."""
 
@@ -56,6 +63,10 @@ class Options(msgspec.Struct, kw_only=True, frozen=True):
     cell: str = CELL
     mode: Mode = "act"
     """Of the policy."""
+    weigh: Params | None = None
+    """By these, say in the ledger of each fault whether it is attributable."""
+    ledger: Path | None = None
+    """Where to write the ledger when the run is judged."""
 
 
 class RunningCell(msgspec.Struct, kw_only=True, frozen=True):
@@ -84,6 +95,7 @@ async def running_cell(
         NemesisError: a server or a log that cannot work; the message says why.
     """
     began_s = time.monotonic()
+    faults = _faults(options)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         server = await enter(_server(options))
@@ -107,7 +119,7 @@ async def running_cell(
         await enter(crew.clockwork(server, clock.now_ns, lambda alarm: None, speed=clock.speed))
         show = Show(options.cluster, clock.start_ns, cell=options.cell)
         watcher = Watcher(show, clock, emit, on_look)
-        stage = _stage(options, clock, server, ledger, watcher)
+        stage = _stage(options, faults, clock=clock, server=server, ledger=ledger, watcher=watcher)
         await enter(crew.background(stage.run(), watcher.follow(reader)))
         yield RunningCell(
             server=server,
@@ -135,14 +147,38 @@ async def _set_up(options: Options, server: Server) -> None:
         await set_up(log, options.cluster, CATALOGUE, now_ns, options.mode)
 
 
+def _faults(options: Options) -> list[Fault]:
+    """What will break; weighed before anything runs."""
+    faults = plan_faults(options.cluster, options.scenario.faults, options.seed)
+    if options.weigh is None:
+        return faults
+    with tempfile.TemporaryDirectory(prefix="nemesis-") as folder:
+        return weighed(
+            options.cluster,
+            faults,
+            (),
+            options.weigh,
+            seed=options.seed,
+            folder=Path(folder),
+            start_ns=SimClock().start_ns,
+            quantum_ns=WEIGHING_QUANTUM_NS,
+        )
+
+
 def _stage(
-    options: Options, clock: SimClock, server: Server, ledger: Log, watcher: Watcher
+    options: Options,
+    faults: list[Fault],
+    *,
+    clock: SimClock,
+    server: Server,
+    ledger: Log,
+    watcher: Watcher,
 ) -> Stage:
     cluster = options.cluster
     simulation = Simulation(
         cluster,
         submission(cluster, clock.start_ns),
-        plan_faults(cluster, options.scenario.faults, options.seed),
+        faults,
         seed=options.seed,
         folder=server.folder / "agents",
         start_ns=clock.start_ns,

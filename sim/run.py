@@ -17,6 +17,7 @@ from nemesis.sim.operator import APPROVAL_NS
 from nemesis.sim.show import look_further
 from nemesis.sim.stage import read_ledger
 from nemesis.sim.truth.ledger import Truth
+from nemesis.sim.truth.ledger_file import Ledger, ledger_of, opening, write_ledger
 from nemesis.sim.truth.score import Score
 from nemesis.sim.watcher import Emit
 
@@ -34,6 +35,23 @@ class Outcome(msgspec.Struct, kw_only=True, frozen=True):
     part_restart_counts: dict[str, int]
     is_behind: bool
     """The machine did not keep up with simulated time."""
+    began_wall_ns: int
+    """What the wall clock showed at start_ns."""
+    ended_ns: int
+    """Simulated."""
+
+    def ledger(self, options: Options) -> Ledger:
+        """What the run really was."""
+        opened = opening(
+            options.cluster,
+            options.scenario,
+            seed=options.seed,
+            start_ns=self.start_ns,
+            params_sha256=options.weigh.sha256 if options.weigh else "",
+            began_wall_ns=self.began_wall_ns,
+            speed_ppm=round(options.speed * 1_000_000),
+        )
+        return ledger_of(opened, self.truths, self.ended_ns)
 
 
 async def run(options: Options, emit: Emit, on_look: Callable[[str], None]) -> Outcome:
@@ -52,6 +70,8 @@ async def run(options: Options, emit: Emit, on_look: Callable[[str], None]) -> O
             patience_ns=patience_ns,
         )
         outcome = await judge(options, cell, began_s)
+        if options.ledger is not None:
+            write_ledger(options.ledger, outcome.ledger(options))
         emit(cell.show.score(outcome.score, is_behind=outcome.is_behind))
         verdicts = [fact.data for fact in outcome.facts if isinstance(fact.data, FaultAttributed)]
         incidents = dict.fromkeys(verdict.incident for verdict in verdicts)
@@ -74,4 +94,6 @@ async def judge(options: Options, cell: RunningCell, began_s: float) -> Outcome:
         wall_s=time.monotonic() - began_s,
         part_restart_counts=dict(cell.supervisor.restart_counts),
         is_behind=cell.watcher.is_behind,
+        began_wall_ns=cell.clock.began_wall_ns,
+        ended_ns=cell.clock.now_ns(),
     )

@@ -19,6 +19,8 @@ from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.sim.agent import Done, read_journal
 from nemesis.sim.faults.scenario import scenarios
 from nemesis.sim.topology.cluster_file import load_cluster
+from nemesis.sim.truth.consistency import contradictions
+from nemesis.sim.truth.ledger_file import read_ledger_file
 from nemesis.streams.server import ServerInfo, running
 from tests.commands import processes_of
 
@@ -125,8 +127,9 @@ def test_without_a_part_of_it_the_job_does_not_recover_and_the_run_says_so(
 
 
 def test_the_story_names_fault_verdict_decision_shrink_and_score(tmp_path: Path) -> None:
+    ledger = tmp_path / "demo.ledger.ndjson"
     done = subprocess.run(
-        command("--speed", SPEED),
+        command("--speed", SPEED, "--ledger", str(ledger)),
         env=environment(tmp_path),
         capture_output=True,
         text=True,
@@ -134,6 +137,9 @@ def test_the_story_names_fault_verdict_decision_shrink_and_score(tmp_path: Path)
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    written = read_ledger_file(ledger)
+    assert [each.kind for each in written.faults] == ["xid79"]
+    assert contradictions(written) == []
     told = [line.split(maxsplit=2)[1:] for line in done.stdout.splitlines() if line[:2].isdigit()]
     # survivors of a dead rank are held at once, whether the verdict is there yet or not
     (held,) = [at for at, (_, text) in enumerate(told) if text.startswith("hold llama")]

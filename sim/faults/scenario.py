@@ -12,6 +12,7 @@ import msgspec
 
 from nemesis.schemas.errors import NemesisError
 from nemesis.sim.faults.planned import KINDS, FaultPlanned, Seconds
+from nemesis.sim.truth.assertions import Assertion, unknown
 from nemesis.streams.documents import BadDocumentError, read_toml
 
 FOLDER: Final = Path(__file__).parent.parent / "scenarios"
@@ -59,6 +60,8 @@ class Scenario(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     expect: Expect = Expect()
     duration_s: Seconds = 0.0
     """How long the run takes; 0: until everything is answered."""
+    assertions: tuple[Assertion, ...] = msgspec.field(name="assert", default=())
+    """What must be concluded, or must not."""
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -77,6 +80,8 @@ def load_scenario(path: Path) -> Scenario:
         scenario = msgspec.convert({"name": path.stem, **document}, Scenario)
     except msgspec.ValidationError as error:
         raise BadScenarioError(f"{path}: {_explained(str(error), document)}") from error
+    for said in unknown(scenario.assertions):
+        raise BadScenarioError(f"{path}: {said}")
     if not scenario.duration_s and all(each.right == "nothing" for each in scenario.faults):
         raise BadScenarioError(
             f"{path}: duration_s: missing, and nothing else says when a run of decoys is over"

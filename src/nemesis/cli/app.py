@@ -25,6 +25,7 @@ from nemesis.cli.run import run
 from nemesis.cli.schema import schema
 from nemesis.cli.score import score
 from nemesis.cli.serve import serve
+from nemesis.cli.sim import sim
 from nemesis.cli.simulate import simulate
 from nemesis.cli.status import status
 from nemesis.cli.suite import suite
@@ -81,6 +82,7 @@ app.command()(run)
 app.add_typer(schema, name="schema")
 app.command()(score)
 app.command()(serve)
+app.command()(sim)
 app.command()(simulate)
 app.command()(status)
 app.add_typer(suite, name="suite")

@@ -36,6 +36,9 @@ def demo(
     mode: DemoMode = typer.Option(DemoMode.ACT, help="Of the policy; approve waits for you."),
     duration: float = typer.Option(0.0, min=0.0, help="Simulated seconds; 0: until it is over."),
     cluster: Path | None = typer.Option(None, help="A cluster file in place of the built-in one."),
+    ledger: Path | None = typer.Option(
+        None, help="Write what was really broken, for `nemesis score` beside a recording."
+    ),
     follow: bool = typer.Option(False, "--follow", help="After the score, go on until Ctrl-C."),
     list_: bool = typer.Option(False, "--list", help="Name the scenarios and leave."),
     json: bool = typer.Option(False, "--json", help="One JSON document in place of the story."),
@@ -54,6 +57,7 @@ def demo(
         _list(scenarios(), json)
         return
     from nemesis.sim.cell import Options
+    from nemesis.sim.params import load_params
 
     options = Options(
         cluster=described,
@@ -65,6 +69,8 @@ def demo(
         duration_s=duration,
         follow=follow,
         mode=mode.value,
+        weigh=load_params() if ledger else None,
+        ledger=ledger,
     )
     os.umask(0o077)  # seeds, plans and journals are nobody else's
     outcome = _run_quietly(options) if json else _run_in_terminal(options)

@@ -153,7 +153,7 @@ def test_no_bytes_whatever_do_more_than_be_unread(content: bytes) -> None:
     root.mkdir(parents=True, exist_ok=True)
     (root / "file").write_bytes(content)
     bundle = read_bundle([root])
-    assert len(bundle.logs) + len(bundle.dumps) + len(bundle.unread) == 1
+    assert bundle.read_count + len(bundle.unread) == 1
     assert all(each.why for each in bundle.unread)
 
 

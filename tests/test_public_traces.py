@@ -42,7 +42,7 @@ def test_two_dumps_that_nobody_copied_put_no_blame_on_a_healthy_rank(run: str) -
     whole = read_bundle([DATA / "nvrx_fr_traces" / run])
     for absent in itertools.combinations(range(16), 2):
         there = [each for each in whole.dumps if each.number not in absent]
-        answer = answer_to(Bundle([], there, [], whole.paths))
+        answer = answer_to(Bundle([], there, [], [], whole.paths))
         assert ranks_of(answer) <= set(TRUTH[run]), absent
 
 

@@ -26,6 +26,7 @@ from nemesis.processors.attribution.kernel_rules import DOUBLE_BIT_XID, role_of
 from nemesis.processors.attribution.kernel_signs import sign_in
 from nemesis.processors.attribution.open_incidents import HOLD_NS, JOIN_NS, QUIET_NS, SECOND_NS
 from nemesis.processors.attribution.recorders import STALL_NS
+from nemesis.processors.attribution.report_placing import place_reports
 from nemesis.processors.attribution.sample_batch import SampleBatch
 from nemesis.processors.attribution.state import State, decoder, encoder
 from nemesis.processors.attribution.verdicts import refuted, verdict_of
@@ -66,6 +67,11 @@ class Attribution:
         "collective",
         "fabric",
         "inventory",
+        "log",
+        "counters",
+        "setting",
+        "step_times",
+        "trial",
         "spool",
         "tick",
         "job_submitted",
@@ -114,6 +120,9 @@ class Attribution:
             case "fabric":
                 state.links.take_fabric(fact, state.inventory)
                 state.pauses.take_fabric(fact, state.inventory)
+                return ()
+            case "log" | "counters" | "setting" | "step_times" | "trial":
+                state.reports.take(fact, state.inventory)
                 return ()
             case "kernel" | "process" | "collective" | "inventory" | "spool":
                 state.hearing.heard(fact, 0)
@@ -274,6 +283,7 @@ class Attribution:
         placing.place_links(state)
         placing.place_pauses(state)
         placing.place_slow(state)
+        place_reports(state)
         due = [each for each in state.incidents.open_ones if 0 < each.due_ns <= now_ns]
         conclusions = self._judged(due, urgent=False)
         state.incidents.close(
@@ -350,6 +360,7 @@ class Attribution:
         self._state.inventory.end(job)
         self._state.recorders.forget(job)
         self._state.steps.forget(job)
+        self._state.reports.end(job)
         self._state.incidents.close(lambda each: each.job == job and not each.clues)
 
 

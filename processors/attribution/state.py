@@ -13,6 +13,7 @@ from nemesis.processors.attribution.open_incidents import Incidents
 from nemesis.processors.attribution.pauses import Pauses
 from nemesis.processors.attribution.recorders import Recorders
 from nemesis.processors.attribution.recoveries import Recoveries
+from nemesis.processors.attribution.reports import Reports
 from nemesis.processors.attribution.silences import Hearing
 from nemesis.processors.attribution.slowness import Slowness
 from nemesis.processors.attribution.steps import Steps
@@ -33,6 +34,7 @@ class State(msgspec.Struct):
     slowness: Slowness = msgspec.field(default_factory=Slowness)
     supports: list[tuple[int, str, Support]] = []
     """(log time, node, counter that went up) of the last seconds, where no incident is open."""
+    reports: Reports = msgspec.field(default_factory=Reports)
     hold_back: HoldBack = msgspec.field(default_factory=HoldBack)
     surroundings: Surroundings = msgspec.field(default_factory=Surroundings)
     incidents: Incidents = msgspec.field(default_factory=Incidents)

@@ -35,6 +35,20 @@ SWITCH_COUNTERS: Final = "the switches' counters: show interfaces counters error
 MANAGEMENT_NETWORK: Final = "whether the management network reaches them: ping, ssh"
 CONSOLE: Final = "the node's console and power state: ipmitool chassis status, sol activate"
 BOARD_LOG: Final = "the board's event log: ipmitool sel elist"
+GPU_OF_RANK: Final = "which GPU the rank ran on: NCCL_DEBUG=INFO prints busId, nvidia-smi -q"
+SECOND_READING: Final = "the same counters again some minutes later: only what they rise by counts"
+MEMORY_LEFT: Final = (
+    "the host's memory and its kernel's own words: free -h, journalctl -k | grep -i oom"
+)
+LOCKED_MEMORY: Final = "the limit on locked memory where the job runs: ulimit -l"
+ONE_RUN_EACH: Final = "a run that differs in one release or setting only"
+PAIR_TESTS: Final = (
+    "the same test on other pairs, and with its members swapped: all_reduce_perf, ib_write_bw"
+)
+GID_IN_USE: Final = (
+    "the GID index in use: NCCL_DEBUG=INFO with NCCL_IB_GID_INDEX, show_gids on both hosts"
+)
+ROUTE_TO_PEER: Final = "the way to the peer's address: ip route get ADDRESS on both hosts"
 SERVER_LOG: Final = "the file server's own log"
 OTHER_CLIENT: Final = "the kernel log of another client of that server: journalctl -k"
 

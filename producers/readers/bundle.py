@@ -1,7 +1,7 @@
 """What people hand over: files and folders, read by what is in them; what is not read is named.
 
-A folder is walked in the order of names, links are not followed. Each file is a kernel log, a
-flight-recorder dump, or unread, with the reason.
+A folder is walked in the order of names, links are not followed. Each file is a flight-recorder
+dump, text of which each reader takes what it knows, or unread, with the reason.
 """
 
 import hashlib
@@ -17,10 +17,16 @@ import msgspec
 
 from nemesis.producers.flight_recorder import BadDumpError, Dump, read_dump
 from nemesis.producers.readers.dump_file import load_json, load_pickle
-from nemesis.producers.readers.kernel_log import KernelLog, is_kernel_log, read_kernel_log
+from nemesis.producers.readers.kernel_log import (
+    KernelLog,
+    is_kernel_log,
+    is_kernels,
+    read_kernel_log,
+)
 from nemesis.producers.readers.other_json import OTHER_JSON, is_other_json
 from nemesis.producers.readers.own_answer import OWN_ANSWER, is_own_answer
 from nemesis.producers.readers.pipe import SPOOL_BYTES_MAX, STDIN, is_pipe, spooled
+from nemesis.producers.readers.text_file import TextFile, is_text, read_text_file
 from nemesis.schemas.errors import NemesisError
 
 FILES_MAX: Final = 20_000
@@ -64,10 +70,17 @@ class Bundle(msgspec.Struct):
     logs: list[KernelLog]
     dumps: list[DumpFile]
     unread: list[Unread]
+    texts: list[TextFile]
     paths: dict[str, Path]
     """Where each file lies, by the name that reports use."""
     spools: list[IO[bytes]] = []
     """What came through pipes; a file lies there as long as it is open."""
+
+    @property
+    def read_count(self) -> int:
+        """Files that took part in the verdict."""
+        files = [each.file for each in self.logs] + [each.file for each in self.dumps]
+        return len({*files, *(each.file for each in self.texts)})
 
 
 def read_bundle(roots: Sequence[Path]) -> Bundle:
@@ -81,7 +94,7 @@ def read_bundle(roots: Sequence[Path]) -> Bundle:
             is_pipe(root)
         except OSError as error:
             raise NoSuchPathError(f"{root}: {_why(error)}", hint="check the path") from error
-    bundle = Bundle([], [], [], {})
+    bundle = Bundle([], [], [], [], {})
     several = len(roots) > 1
     for root in roots:
         prefix = f"{root.as_posix()}/" if several and root.is_dir() else ""
@@ -161,11 +174,28 @@ def _read(path: Path, file: str, bundle: Bundle) -> None:
         bundle.unread.append(Unread(file, OWN_ANSWER))
     elif is_other_json(path):
         bundle.unread.append(Unread(file, OTHER_JSON))
-    elif is_kernel_log(path) and (log := read_kernel_log(path, file)) is not None:
-        bundle.logs.append(log)
+    elif not is_text(path):
+        bundle.unread.append(Unread(file, "no format that any reader knows"))
     else:
-        why = "neither a kernel log nor a flight-recorder dump"
-        bundle.unread.append(Unread(file, why))
+        _read_lines(path, file, bundle)
+
+
+def _read_lines(path: Path, file: str, bundle: Bundle) -> None:
+    """A text is read twice: for what is a kernel's, and for what the rest says."""
+    log = read_kernel_log(path, file) if is_kernel_log(path) else None
+    if log is not None:
+        bundle.logs.append(log)
+    if log is not None and log.skimmed:
+        return  # a kernel log too long to be a report that holds other things
+    certain = {number for number, line in log.lines if is_kernels(line)} if log else set()
+    text = read_text_file(path, file, certain)
+    if text is not None:
+        bundle.texts.append(text)
+        claimed = {note.number for note in text.notes}
+        if log is not None and claimed:
+            log.lines = [each for each in log.lines if each[0] not in claimed]
+    elif log is None:
+        bundle.unread.append(Unread(file, "no format that any reader knows"))
 
 
 def _json_dump(path: Path, file: str) -> DumpFile | None:

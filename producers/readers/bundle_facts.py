@@ -12,8 +12,10 @@ import msgspec
 
 from nemesis.producers.readers.bundle import Bundle, DumpFile
 from nemesis.producers.readers.kernel_log import WHOLE_LINES_MAX
-from nemesis.producers.readers.runs import Run, sort_runs
-from nemesis.producers.readers.timeline import Event, Timeline, arrange
+from nemesis.producers.readers.placing import newest_wall_ns, placed
+from nemesis.producers.readers.runs import DEFAULT_JOB, Run, sort_runs
+from nemesis.producers.readers.text_hosts import hosts_of_texts
+from nemesis.producers.readers.timeline import EPOCH_NS, Event, Timeline, arrange
 from nemesis.schemas.components import UNKNOWN_HOST
 from nemesis.schemas.facts import observation_id
 from nemesis.schemas.observed import CollectiveRecorded, KernelLineLogged, Observation
@@ -39,7 +41,12 @@ class BundleFacts:
         self.notes: list[str] = []
         self.runs: Final = sort_runs(bundle.dumps, bundle.unread, self.notes)
         newest_ns = max((run.at_ns for run in self.runs), default=0)
+        newest_ns = max(newest_ns, newest_wall_ns(bundle.texts))
         self.timeline: Final[Timeline] = arrange(bundle.logs, newest_ns)
+        self._texts: Final = bundle.texts
+        self._end_ns: Final = max([newest_ns, *(each.at_ns for each in self.timeline.events)]) or (
+            EPOCH_NS
+        )
         self._places: Final = _places(self.timeline.events)
         self._origins: dict[str, Origin] = {}
         self.notes.extend(self.timeline.notes)
@@ -50,12 +57,13 @@ class BundleFacts:
         if self.timeline.repeated_count:
             count = self.timeline.repeated_count
             self.notes.append(f"{count} lines stand in two files of one host and count once")
-        for log in bundle.logs:
-            if log.skimmed:
-                self.notes.append(
-                    f"{log.file}: after line {WHOLE_LINES_MAX} only lines that may tell of a fault"
-                    " were read"
-                )
+        skimmed = [each.file for each in bundle.logs if each.skimmed]
+        skimmed += [each.file for each in bundle.texts if each.skimmed]
+        for file in skimmed:
+            self.notes.append(
+                f"{file}: after line {WHOLE_LINES_MAX} only lines that may tell of a fault"
+                " were read"
+            )
 
     def __iter__(self) -> Iterator[Observation]:
         numbers: Counter[tuple[str, str]] = Counter()
@@ -65,7 +73,8 @@ class BundleFacts:
             for run in sorted(self.runs, key=lambda run: run.at_ns)
             for fact in self._collective_facts(run, numbers)
         )
-        return heapq.merge(kernel, collective, key=lambda fact: fact.at_ns)
+        noted = self._noted_facts(numbers)
+        return heapq.merge(kernel, collective, noted, key=lambda fact: fact.at_ns)
 
     def origin(self, fact_id: str) -> Origin | None:
         """Where the fact of this id was read; None for an id that is not one of these."""
@@ -98,6 +107,15 @@ class BundleFacts:
             origin = Origin((file or anyone).file, None, missing=file is None)
             self._origins[observation_id("collective", fact)] = origin
             yield fact
+
+    def _noted_facts(self, numbers: Counter[tuple[str, str]]) -> Iterator[Observation]:
+        known = {event.host for event in self.timeline.events} - {UNKNOWN_HOST}
+        hosts = hosts_of_texts(self._texts, known)
+        job = self.runs[0].job if len(self.runs) == 1 else DEFAULT_JOB
+        for each in placed(self._texts, hosts, job, self._end_ns, numbers):
+            origin = Origin(each.file, each.number)
+            self._origins[observation_id(each.token, each.observation)] = origin
+            yield each.observation
 
     def _node_of(self, run: Run, file: DumpFile) -> str:
         """The host beside whose log a dump lies; runs of unknown hosts share none."""

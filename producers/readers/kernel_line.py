@@ -226,6 +226,7 @@ _START: Final = re.compile(_KERNEL_WORDS)
 _LATER: Final = re.compile(rf"(?<![\w/]){_KERNEL_WORDS}")
 _PAINT: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _STEPS_MAX: Final = 20
+_PEELED_FIRST: Final = frozenset(f"{_DIGITS}{_LETTERS}[<>")
 
 
 def parse_line(raw: str) -> KernelLine | None:
@@ -251,7 +252,26 @@ def parse_line(raw: str) -> KernelLine | None:
     return line if line.text else None
 
 
-def _peeled(text: str, line: KernelLine, timed: bool) -> tuple[str, bool]:
+def peel(raw: str) -> KernelLine:
+    """What is left of any line without colours and what clocks, runtimes and syslog put before it.
+
+    Unlike `parse_line` it takes nobody's name for a host.
+    """
+    line = KernelLine("")
+    text = _PAINT.sub("", raw).replace("\0", "").strip("\r\n\ufeff")
+    for _ in range(_STEPS_MAX):
+        stripped = text.lstrip(" ")
+        if not stripped or stripped[0] not in _PEELED_FIRST:
+            break
+        rest, went_on = _peeled(stripped, line, timed=False, hosts=False)
+        if not went_on:
+            break
+        text = rest
+    line.text = text[:_TEXT_CHARS_MAX]
+    return line
+
+
+def _peeled(text: str, line: KernelLine, timed: bool, *, hosts: bool = True) -> tuple[str, bool]:
     """The text without its first prefix, and whether it had one."""
     for pattern, take in _BY_FIRST.get(text[:1], ()):
         if (match := pattern.match(text)) is not None:
@@ -265,7 +285,7 @@ def _peeled(text: str, line: KernelLine, timed: bool) -> tuple[str, bool]:
         if match is not None:
             _take_sender(match, line)
             return text[match.end() :], True
-    if not line.host and (match := _BEFORE_TIME.match(text)) is not None:
+    if hosts and not line.host and (match := _BEFORE_TIME.match(text)) is not None:
         _take_host(match, line)
         return text[match.end() :], True
     return text, False

@@ -100,6 +100,11 @@ def is_kernel_log(path: Path) -> bool:
     return any(line is not None and line.from_kernel for _, line in _parsed(lines))
 
 
+def is_kernels(line: KernelLine) -> bool:
+    """Whether a line of a kernel log is no other program's: its words or its clock say so."""
+    return line.from_kernel is True or line.uptime_ns is not None
+
+
 def _parsed(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, KernelLine | None]]:
     """Every line or record once, under the number of the line that holds its message."""
     record = _Record()

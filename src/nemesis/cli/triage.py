@@ -49,7 +49,7 @@ def triage(
         typer.echo(msgspec.json.format(msgspec.json.encode(answer), indent=1).decode())
     else:
         typer.echo(text_of(answer))
-    if not bundle.logs and not bundle.dumps:
+    if not bundle.read_count:
         raise typer.Exit(3)
     raise typer.Exit(0 if answer.verdict == "no-fault" else 1)
 
@@ -92,11 +92,10 @@ def answer_to(bundle: "Bundle") -> "Triage":
             for each in newest_verdicts(log.conclusions)
         ]
     )
-    read_count = len(bundle.logs) + len(bundle.dumps)
     if not answers:
         absent_count = sum(len(run.absent) for run in facts.runs)
         unread_count = sum(each.why != OWN_ANSWER for each in bundle.unread)
-        answers = [nothing_found(read_count, unread_count, absent_count)]
+        answers = [nothing_found(bundle.read_count, unread_count, absent_count)]
     first, *others = answers
     return Triage(
         **msgspec.structs.asdict(first),

@@ -1,0 +1,242 @@
+"""What NCCL, health agents and counters say of NICs, their ports and the paths between them.
+
+Why: every peer of a broken path complains, and the one that complains most is seldom the broken
+one. How: a counter that rose between two readings names its port, a lifetime count says only that
+something happened once; a health agent that watched one device go down names it; a completion
+error (status 12: nobody acknowledged) tells of a path and not of an end; ports that fail on many
+hosts at once share what lies between them.
+"""
+
+import re
+from collections.abc import Sequence
+from statistics import median_low
+from typing import Final
+
+from nemesis.processors.attribution import wanted
+from nemesis.processors.attribution.findings import (
+    LINK_DOWN,
+    LINK_LOST,
+    PORTS_TROUBLED,
+    UNEXPLAINED,
+    Finding,
+)
+from nemesis.processors.attribution.report_rules import proofs, proofs_of, shown
+from nemesis.processors.attribution.reports import Counted, Said, Set, Told
+
+HOSTS_MIN: Final = 3  # as silences: two others and it is not about one host any more
+FLUSHED: Final = 5  # IBV_WC_WR_FLUSH_ERR: the queue was torn down, by whatever came first
+# linux Documentation/ABI/stable/sysfs-class-infiniband, mlx5 counters.c; perfquery(8)
+_BROKEN: Final = frozenset(
+    {
+        "link_downed",
+        "link_downed_counter",
+        "link_error_recovery",
+        "link_error_recovery_counter",
+        "link_integrity_errors",
+        "local_link_integrity_errors",
+        "symbol_error",
+        "symbol_error_counter",
+        "port_rcv_errors",
+        "link_down_events_phy",
+        "rx_crc_errors_phy",
+        "rx_symbol_err_phy",
+        "rx_pcs_symbol_err_phy",
+        "module_bus_stuck",
+        "roce_adp_retrans_to",
+        "req_transport_retries_exceeded",
+    }
+)
+_RATE: Final = re.compile(r"\((\d+)X (\w+)\)")  # 400 Gb/sec (4X NDR)
+
+
+def judge_ports(told: Told) -> list[Finding]:
+    """What was told of ports and paths."""
+    found = [_risen(told), _watched(told), _narrow_port(told), _port_errors(told), _device(told)]
+    known = [each for each in found if each is not None]
+    if not known:
+        known = [e for e in (_completions(told), _lifetime(told)) if e is not None]
+    return known
+
+
+def _is_of_port(counted: Counted) -> bool:
+    return counted.component.startswith(("nic/", "port/")) and counted.name in _BROKEN
+
+
+def _risen(told: Told) -> Finding | None:
+    risen = [each for each in told.counters if _is_of_port(each) and each.last > each.first]
+    names = tuple(sorted({each.component for each in risen}))
+    if not names or len(names) > HOSTS_MIN:
+        return None
+    return Finding(
+        verdict="attributed",
+        fault_class="network.link",
+        reason=f"errors of {shown(names)} rose between two readings",
+        confidence_ppm=850_000,
+        level=LINK_LOST,
+        culprits=names,
+        proofs=proofs_of((e, f"rose by {e.last - e.first} between two readings") for e in risen),
+        missing=(wanted.TRANSCEIVERS,),
+    )
+
+
+def _watched(told: Told) -> Finding | None:
+    down = told.of("port_down")
+    names = tuple(
+        sorted(
+            {
+                f"nic/{each.node}/{device.strip()}"
+                for each in down
+                for device in each.message.device.split(",")
+                if device.strip()
+            }
+        )
+    )
+    if not names:
+        return None
+    if len(names) > HOSTS_MIN and len({each.node for each in down}) >= HOSTS_MIN:
+        return _many(told, down)
+    up = [e for e in told.of("ports_ok") if e.at_ns >= max(each.at_ns for each in down)]
+    return Finding(
+        verdict="attributed",
+        fault_class="network.link",
+        reason=f"{shown(names)} lost the link" + ("; it is up again" if up else ""),
+        confidence_ppm=850_000,
+        level=LINK_LOST,
+        signature="link_recovered" if up else "",
+        culprits=names,
+        proofs=proofs_of(
+            [(each, "this port was down") for each in down]
+            + [(each, "the ports are up again") for each in up[:1]]
+        ),
+        missing=(wanted.TRANSCEIVERS,),
+    )
+
+
+def _narrow_port(told: Told) -> Finding | None:
+    """A port that trained with fewer lanes than its neighbours of the same name and speed.
+
+    A lower speed alone says nothing: a host has adapters of several kinds.
+    """
+    links = [(e, m) for e in told.settings if (m := _RATE.search(e.value)) and e.name == "rate"]
+    for node in sorted({each.node for each, _ in links}):
+        kind = _stem(links[0][0])
+        own = [(e, int(m[1])) for e, m in links if e.node == node and _stem(e) == kind]
+        lanes = sorted(width for _, width in own)
+        narrow = [each for each, width in own if width < lanes[len(lanes) // 2]]
+        if narrow and len(narrow) * HOSTS_MIN <= len(own):
+            return Finding(
+                verdict="class-only",
+                fault_class="network.link",
+                reason=f"{shown(sorted({e.component for e in narrow}))} uses fewer lanes than the"
+                " ports beside it",
+                confidence_ppm=600_000,
+                level=PORTS_TROUBLED,
+                proofs=proofs(narrow, "fewer lanes than the other ports of this host"),
+                jobs=(told.job,),
+                missing=(wanted.TRANSCEIVERS,),
+            )
+    return None
+
+
+def _stem(setting: Set) -> str:
+    match = _RATE.search(setting.value)
+    return setting.component.rstrip("0123456789") + (match[2] if match else "")
+
+
+def _port_errors(told: Told) -> Finding | None:
+    errors = told.of("port_error")
+    if not errors:
+        return None
+    if len({each.node for each in errors}) >= HOSTS_MIN:
+        return _many(told, errors)
+    return Finding(
+        verdict="class-only",
+        fault_class="network.link",
+        reason=f"ports of {shown(sorted({each.node for each in errors}))} reported errors: which"
+        " end of the link is not said",
+        confidence_ppm=600_000,
+        level=PORTS_TROUBLED,
+        proofs=proofs(errors, "the port told of an error"),
+        jobs=(told.job,),
+        missing=(wanted.LINK_COUNTERS, wanted.BOTH_ENDS),
+    )
+
+
+def _many(told: Told, errors: Sequence[Said]) -> Finding:
+    hosts = sorted({each.node for each in errors})
+    first = [next(each for each in errors if each.node == host) for host in hosts]
+    return Finding(
+        verdict="class-only",
+        fault_class="network.fabric",
+        reason=f"ports of {len(hosts)} hosts ({shown(hosts)}) failed together: what they share is"
+        " at fault, and which part that is, is not said",
+        confidence_ppm=700_000,
+        level=PORTS_TROUBLED,
+        proofs=proofs(first, "a port of this host told of an error"),
+        jobs=(told.job,),
+        missing=(wanted.SWITCH_COUNTERS, wanted.BOTH_ENDS),
+    )
+
+
+def _device(told: Told) -> Finding | None:
+    fatal = [each for each in told.of("device_error") if each.message.device]
+    broken = [each for each in fatal if "catastrophic" in each.message.what]
+    names = tuple(sorted({f"nic/{each.node}/{each.message.device}" for each in broken}))
+    if not names:
+        return None
+    return Finding(
+        verdict="attributed",
+        fault_class="nic",
+        reason=f"{shown(names)} reported an error that it cannot recover from",
+        confidence_ppm=850_000,
+        level=LINK_LOST + 1,
+        culprits=names,
+        proofs=proofs(broken, "the adapter gave up"),
+        missing=(wanted.KERNEL_LOG,),
+    )
+
+
+def _completions(told: Told) -> Finding | None:
+    failed = told.of("completion")
+    if not failed:
+        return None
+    first = [each for each in failed if each.message.number != FLUSHED]
+    codes = sorted({each.message.number for each in first or failed})
+    return Finding(
+        verdict="insufficient",
+        fault_class="unknown",
+        reason=f"network operations of {told.job} failed with status {shown(codes)}: either end,"
+        " the path between them or a setting may be the cause",
+        confidence_ppm=0,
+        level=UNEXPLAINED,
+        proofs=proofs_of(
+            [(each, "an operation on a path to a peer failed") for each in first]
+            + [(each, "a consequence: the queue was torn down") for each in failed]
+        ),
+        jobs=(told.job,),
+        missing=(wanted.LINK_COUNTERS, wanted.GID_IN_USE, wanted.ROUTE_TO_PEER),
+    )
+
+
+def _lifetime(told: Told) -> Finding | None:
+    """Counters that differ from those of the same host's other ports, read once."""
+    odd: list[Counted] = []
+    counted = [each for each in told.counters if _is_of_port(each) and each.readings == 1]
+    for key in sorted({(each.node, each.name) for each in counted}):
+        same = [each for each in counted if (each.node, each.name) == key]
+        usual = median_low(each.last for each in same)
+        odd += [e for e in same if e.last > usual and (len(same) > 1 or e.last > 0)]
+    if not odd:
+        return None
+    odd.sort(key=lambda each: -each.last)
+    return Finding(
+        verdict="insufficient",
+        fault_class="unknown",
+        reason=f"{shown(sorted({each.component for each in odd}))} counted errors since nobody"
+        " knows when; one reading proves little",
+        confidence_ppm=0,
+        level=LINK_DOWN,
+        proofs=proofs(odd, "a lifetime count, higher than on the ports beside it"),
+        jobs=(told.job,),
+        missing=(wanted.SECOND_READING,),
+    )

@@ -1,0 +1,271 @@
+"""What a program's own errors prove: its code, its memory, its host, or a GPU that nobody names.
+
+Why: most failures that look like hardware are the program's, and a GPU's error reaches the program
+as an exception. How: CUDA's error string says which of the two; an exception of one rank before the
+others only lost their peer is the program's; a worker that was killed points to the host's memory.
+Follow-up errors (a closed connection, an aborted communicator) say nothing.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from nemesis.processors.attribution import wanted
+from nemesis.processors.attribution.findings import (
+    CONFIGURED,
+    MEMORY_SAID,
+    NOT_UNDERSTOOD,
+    OFF_BUS,
+    OUT_OF_MEMORY,
+    PROGRAM_FAULT,
+    STORAGE_SILENT,
+    UNEXPLAINED,
+    Finding,
+)
+from nemesis.processors.attribution.report_rules import proofs, proofs_of, shown
+from nemesis.processors.attribution.reports import Said, Set, Told
+from nemesis.schemas.components import pci_address
+
+# cudaGetErrorString: what the program did wrong, as far as CUDA can tell
+_PROGRAM_ERRORS: Final = (
+    "illegal memory access",
+    "device-side assert",
+    "misaligned address",
+    "invalid argument",
+    "invalid configuration",
+    "invalid device ordinal",
+    "too many resources",
+    "no kernel image",
+    "invalid resource handle",
+)
+_MEMORY_SPENT: Final = ("out of memory",)
+_ECC: Final = ("uncorrectable ecc error",)
+_LEFT_SHARE: Final = 50  # a host with less than a fiftieth of its memory left is out of it
+NAMED_MAX: Final = 3
+_STOPPED: Final = frozenset({"KeyboardInterrupt", "SystemExit"})
+_NOT_THE_CODE: Final = frozenset({"OSError", "IOError", "TimeoutError", "ConnectionError"})
+
+
+def judge_program(told: Told) -> list[Finding]:
+    """What errors of the program prove."""
+    found = [
+        _ecc(told),
+        _lost_gpu(told),
+        _cuda(told),
+        _cuda_program(told),
+        _gpu_memory(told),
+        _killed_worker(told),
+        _host_limits(told),
+        _exception(told),
+    ]
+    return [each for each in found if each is not None]
+
+
+def _cuda_errors(told: Told, words: Sequence[str]) -> list[Said]:
+    return [e for e in told.of("cuda_error") if any(word in e.message.what for word in words)]
+
+
+def _ecc(told: Told) -> Finding | None:
+    errors = _cuda_errors(told, _ECC)
+    if not errors:
+        return None
+    where = shown(sorted({f"rank {each.rank}" for each in errors if each.rank >= 0}))
+    return Finding(
+        verdict="class-only",
+        fault_class="gpu.memory",
+        reason=f"a GPU of {told.job} met an uncorrectable memory error"
+        + (f" under {where}" if where else "")
+        + "; which GPU that is, is not said",
+        confidence_ppm=900_000,
+        level=MEMORY_SAID,
+        proofs=proofs(errors, "CUDA's word for memory that cannot be corrected"),
+        jobs=(told.job,),
+        missing=(wanted.KERNEL_LOG, wanted.NODE_GPUS, wanted.GPU_OF_RANK),
+    )
+
+
+def _lost_gpu(told: Told) -> Finding | None:
+    lost = told.of("gpu_lost")
+    if not lost:
+        return None
+    names = sorted({f"gpu/{e.node}/{pci_address(e.message.device)}" for e in lost})
+    return Finding(
+        verdict="attributed",
+        fault_class="gpu.off_bus",
+        reason=f"the driver lost {shown(names)}",
+        confidence_ppm=850_000,
+        level=OFF_BUS,
+        culprits=tuple(names),
+        proofs=proofs(lost, "the driver cannot reach this GPU"),
+        missing=(wanted.KERNEL_LOG,),
+    )
+
+
+def _cuda(told: Told) -> Finding | None:
+    """Errors that program and hardware may both have made."""
+    known = (*_PROGRAM_ERRORS, *_MEMORY_SPENT, *_ECC, "not yet initialized")
+    errors = [e for e in told.of("cuda_error") if not any(w in e.message.what for w in known)]
+    if not errors:
+        return None
+    what = shown(sorted({each.message.what for each in errors}), 2)
+    return Finding(
+        verdict="insufficient",
+        fault_class="unknown",
+        reason=f"{told.job} ended with a CUDA error that does not say what failed: {what}",
+        confidence_ppm=0,
+        level=UNEXPLAINED,
+        proofs=proofs(errors, "an error that a program, a driver or a GPU may have made"),
+        jobs=(told.job,),
+        missing=(wanted.KERNEL_LOGS, wanted.NODE_GPUS),
+    )
+
+
+def _cuda_program(told: Told) -> Finding | None:
+    errors = _cuda_errors(told, _PROGRAM_ERRORS)
+    if not errors:
+        return None
+    what = shown(sorted({each.message.what for each in errors}), 2)
+    return Finding(
+        verdict="class-only",
+        fault_class="app.program",
+        reason=f"{told.job} did what CUDA does not allow: {what}",
+        confidence_ppm=700_000,
+        level=PROGRAM_FAULT - 1,
+        proofs=proofs(errors, "an error that programs make"),
+        jobs=(told.job,),
+        missing=("where it happens: CUDA_LAUNCH_BLOCKING=1, compute-sanitizer",),
+    )
+
+
+def _gpu_memory(told: Told) -> Finding | None:
+    errors = _cuda_errors(told, _MEMORY_SPENT)
+    errors += [e for e in told.of("exception") if "OutOfMemory" in e.message.device]
+    if not errors:
+        return None
+    return Finding(
+        verdict="attributed",
+        fault_class="app.oom",
+        reason=f"{told.job} asked for more GPU memory than there is",
+        confidence_ppm=850_000,
+        level=OUT_OF_MEMORY + 1,
+        culprits=(f"program/{told.job}",),
+        proofs=proofs(errors, "an allocation on the GPU failed"),
+    )
+
+
+def _killed_worker(told: Told) -> Finding | None:
+    killed = [e for e in told.of("worker_killed") if e.message.what in ("Killed", "exited")]
+    killed += told.of("killed")
+    spent = [each for each in told.settings if _is_spent(each)]
+    if not killed or not (spent or any(e.message.what == "Killed" for e in killed)):
+        return _killed_alone(told, killed)
+    return Finding(
+        verdict="class-only",
+        fault_class="host.oom",
+        reason="a process was killed"
+        + (f" on a host with {spent[0].value} memory left" if spent else "")
+        + "; what took the memory is not said",
+        confidence_ppm=850_000 if spent else 550_000,
+        level=OUT_OF_MEMORY,
+        proofs=proofs_of(
+            [(each, "killed by somebody, as the kernel does for memory") for each in killed]
+            + [(each, "the host's memory is spent") for each in spent]
+        ),
+        jobs=(told.job,),
+        missing=(wanted.MEMORY_LEFT,),
+    )
+
+
+def _killed_alone(told: Told, killed: Sequence[Said]) -> Finding | None:
+    out = [each for each in killed if each.message.kind == "killed"]
+    if not killed:
+        return None
+    return Finding(
+        verdict="class-only" if out else "insufficient",
+        fault_class="host.oom" if out else "unknown",
+        reason=f"a process of {told.job} was ended"
+        + (" for the memory it took" if out else ", and nothing says by whom"),
+        confidence_ppm=700_000 if out else 0,
+        level=OUT_OF_MEMORY if out else UNEXPLAINED,
+        proofs=proofs(out or killed, "it was ended from outside"),
+        jobs=(told.job,),
+        missing=(wanted.MEMORY_LEFT,),
+    )
+
+
+def _is_spent(setting: Set) -> bool:
+    if setting.name != "memory.available":
+        return False
+    left, _, total = setting.value.partition(" of ")
+    numbers = [_bytes(left), _bytes(total)]
+    return numbers[1] > 0 and numbers[0] * _LEFT_SHARE < numbers[1]
+
+
+def _bytes(text: str) -> int:
+    """What `free` prints, with or without a unit; only the ratio of two is used."""
+    digits = text.strip().rstrip("iBb")
+    scale = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5}.get(digits[-1:], 0)
+    try:
+        return int(float(digits.rstrip("KMGTP")) * 1024**scale * 1000)
+    except ValueError:
+        return 0
+
+
+def _host_limits(told: Told) -> Finding | None:
+    shm, space = told.of("shm_full"), told.of("no_space")
+    if shm:
+        names = sorted({f"config/{each.node}/shm" for each in shm})
+        return Finding(
+            verdict="attributed",
+            fault_class="host.config",
+            reason=f"shared memory of {shown(sorted({e.node for e in shm}))} is too small",
+            confidence_ppm=850_000,
+            level=CONFIGURED,
+            culprits=tuple(names),
+            proofs=proofs(shm, "no room in /dev/shm"),
+            missing=("how large it is: df -h /dev/shm",),
+        )
+    if space:
+        what = shown(sorted({each.message.what for each in space}), 2)
+        return Finding(
+            verdict="class-only",
+            fault_class="storage",
+            reason=f"a file system refused {told.job}: {what}",
+            confidence_ppm=800_000,
+            level=STORAGE_SILENT,
+            proofs=proofs(space, "what the file system answered"),
+            jobs=(told.job,),
+            missing=("which one, and how full it is: df -h, df -i, mount",),
+        )
+    return None
+
+
+def _exception(told: Told) -> Finding | None:
+    """An exception that is no follow-up of somebody else's end."""
+    raised = [
+        each
+        for each in told.of("exception")
+        if each.message.device not in _STOPPED | _NOT_THE_CODE
+        and "OutOfMemory" not in each.message.device
+        and "CUDA" not in each.message.what
+    ]
+    errors = [each for each in raised if each.message.device.endswith(("Error", "Exception"))]
+    if not errors:
+        return None
+    ranks = sorted({each.rank for each in errors if each.rank >= 0})
+    first = min(errors, key=lambda each: each.at_ns)
+    # RuntimeError is what libraries raise for what they cannot name
+    vague = all(each.message.device == "RuntimeError" for each in errors)
+    who = f"rank {shown(ranks, NAMED_MAX)} of {told.job}" if ranks else told.job
+    reason = f"{who} raised {first.message.device}: {first.message.what[:120]}"
+    return Finding(
+        verdict="class-only" if vague else "attributed",
+        fault_class="app.program",
+        reason=reason,
+        confidence_ppm=400_000 if vague else 800_000,
+        level=NOT_UNDERSTOOD + 1 if vague else PROGRAM_FAULT - 1,
+        culprits=() if vague else (f"program/{told.job}",),
+        victims=(),
+        proofs=proofs(errors, "raised by the program itself"),
+        jobs=(told.job,),
+        missing=(wanted.RANKS_OUTPUT,),
+    )

@@ -1,0 +1,67 @@
+"""Which incident belongs to what logs, settings and trials prove together.
+
+Each rule's findings are told under a key of their own; what several rules prove of one job is one
+incident, and joins the one that kernel logs or flight recorders opened for it.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from nemesis.processors.attribution.findings import Finding
+from nemesis.processors.attribution.gpu_state_findings import judge_gpu_states
+from nemesis.processors.attribution.host_setting_findings import judge_host_settings
+from nemesis.processors.attribution.incidents import Incident
+from nemesis.processors.attribution.open_incidents import QUIET_NS
+from nemesis.processors.attribution.pace_findings import judge_pace
+from nemesis.processors.attribution.port_findings import judge_ports
+from nemesis.processors.attribution.program_findings import judge_program
+from nemesis.processors.attribution.report_rules import Rule
+from nemesis.processors.attribution.state import State
+from nemesis.processors.attribution.trial_findings import judge_trials
+from nemesis.processors.attribution.watchdog_findings import judge_watchdogs
+from nemesis.schemas import components
+
+REPORT: Final = "report "
+"""What the keys of these findings begin with."""
+_RULES: Final[tuple[Rule, ...]] = (
+    judge_gpu_states,
+    judge_host_settings,
+    judge_ports,
+    judge_program,
+    judge_watchdogs,
+    judge_trials,
+    judge_pace,
+)
+
+
+def place_reports(state: State) -> None:
+    """Tell what the rules find in what is new."""
+    for told in state.reports.ripe(state.log_time_ns):
+        found = [finding for rule in _RULES for finding in rule(told)]
+        if not found:
+            continue
+        nodes = sorted({node for each in found for node in _nodes(each)})
+        incident = _incident(state, told.job, nodes)
+        if incident is None:
+            opened_by = found[0].proofs[0].fact
+            incident = state.incidents.open(f"{opened_by} {REPORT}", state.log_time_ns, late=False)
+            incident.job = told.job
+        news = [incident.tell(f"{REPORT}{told.job} {at}", each) for at, each in enumerate(found)]
+        for at in range(len(found), len(incident.told)):
+            incident.told.pop(f"{REPORT}{told.job} {at}", None)
+        if any(news):
+            incident.take_nodes(nodes, state.log_time_ns)
+    state.reports.forget(state.log_time_ns)
+
+
+def _nodes(finding: Finding) -> list[str]:
+    return [node for name in finding.culprits if (node := components.node_of(name))]
+
+
+def _incident(state: State, job: str, nodes: Sequence[str]) -> Incident | None:
+    """The one that tells of the job already, or of one of these nodes."""
+    told = (each for each in reversed(state.incidents.open_ones) if not each.recovered)
+    for each in told:
+        if any(key.startswith(f"{REPORT}{job} ") for key in each.told):
+            return each
+    return state.incidents.of_job(job, nodes, state.log_time_ns, QUIET_NS)

@@ -1,0 +1,224 @@
+"""What watchdogs, fingerprints and NCCL's RAS print of ranks that wait for each other.
+
+Why: a rank that prints a timeout is a witness, not a suspect. How: of ranks that time out in the
+same call, the few that called it with another size or called something else are out of step; of
+ranks that tell how far they came, the one that enqueued less than all others never called; a rank
+that was busy with a stage for longer than the limit of those that gave up, and did not give up
+itself, kept them waiting. Timeouts alone name nobody.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from nemesis.processors.attribution import wanted
+from nemesis.processors.attribution.findings import (
+    CALLS_DIFFER,
+    RANK_STUCK,
+    STAGE_SLOW,
+    UNEXPLAINED,
+    Finding,
+)
+from nemesis.processors.attribution.report_rules import proofs, proofs_of, shown
+from nemesis.processors.attribution.reports import Said, Told
+from nemesis.schemas import components
+
+FEW_SHARE: Final = 4  # more than a quarter of the ranks out of step: nobody knows which side is
+RANKS_MIN: Final = 3  # of two that differ nobody knows which one is wrong
+# each rank may bring another size to these
+_UNEVEN: Final = frozenset(
+    {"alltoall", "alltoall_base", "all_to_all", "send", "recv", "gather", "scatter", "coalesced"}
+)
+
+
+def judge_watchdogs(told: Told) -> list[Finding]:
+    """What timeouts, fingerprints and positions prove."""
+    found = [_differing(told), *_behind(told), _busy(told)]
+    known = [each for each in found if each is not None]
+    if not known:
+        alone = _timed_out(told) or _stuck_in_host(told)
+        return [alone] if alone else []
+    return known
+
+
+def _latest(said: Sequence[Said]) -> dict[int, Said]:
+    return {each.rank: each for each in said if each.rank >= 0}
+
+
+def _differing(told: Told) -> Finding | None:
+    if fingerprints := told.of("call_differs"):
+        return Finding(
+            verdict="class-only",
+            fault_class="desync",
+            reason=f"ranks of {told.job} called collectives that do not match:"
+            f" {fingerprints[0].message.what}",
+            confidence_ppm=850_000,
+            level=CALLS_DIFFER,
+            proofs=proofs(fingerprints, "the calls of two ranks differ"),
+            jobs=(told.job,),
+            missing=(wanted.PYTHON_STACK,),
+        )
+    timed = _latest(told.of("timeout"))
+    for seq in sorted({each.message.seq for each in timed.values()}):
+        same = [each for each in timed.values() if each.message.seq == seq]
+        calls = Counter(_call(each) for each in same)
+        if len(calls) > 1:
+            return _out_of_step(told.job, same, calls)
+    return None
+
+
+def _call(said: Said) -> tuple[str, str]:
+    message = said.message
+    return message.op, "" if message.op.strip("_") in _UNEVEN else message.size
+
+
+def _out_of_step(job: str, same: Sequence[Said], calls: Counter[tuple[str, str]]) -> Finding:
+    usual, usual_count = calls.most_common(1)[0]
+    odd = [each for each in same if _call(each) != usual]
+    certain = len(same) >= RANKS_MIN and len(odd) * FEW_SHARE <= len(same) and usual_count > 1
+    ranks = sorted(each.rank for each in odd)
+    reason = f"rank {shown(ranks)} of {job} called another operation or size than the others"
+    if not certain:
+        reason = f"ranks of {job} gave up in calls that do not match"
+    others = [each for each in same if each not in odd]
+    return Finding(
+        verdict="attributed" if certain else "class-only",
+        fault_class="desync",
+        reason=reason,
+        confidence_ppm=850_000 if certain else 650_000,
+        level=CALLS_DIFFER,
+        culprits=tuple(sorted(components.rank(job, rank) for rank in ranks)) if certain else (),
+        victims=tuple(sorted(components.rank(job, e.rank) for e in others)) if certain else (),
+        proofs=proofs_of(
+            [(e, f"rank {e.rank} called {_words(e)}") for e in odd]
+            + [(e, f"rank {e.rank} called {_words(e)}, like most") for e in others[:2]]
+        ),
+        jobs=(job,),
+        missing=(wanted.PYTHON_STACK,),
+    )
+
+
+def _words(said: Said) -> str:
+    message = said.message
+    return f"{message.op} number {message.seq} with {message.size or 'unknown'} elements"
+
+
+def _behind(told: Told) -> list[Finding | None]:
+    """Who enqueued less than all others of the same group."""
+    groups: dict[str, dict[int, Said]] = {}
+    for each in told.of("launched", "group_state"):
+        groups.setdefault(each.message.device, {})[each.rank] = each
+    found = [_least(told, positions) for positions in groups.values()]
+    return [*found, _never_called(told)]
+
+
+def _least(told: Told, positions: dict[int, Said]) -> Finding | None:
+    known = {rank: e for rank, e in positions.items() if e.message.seq >= 0 and rank >= 0}
+    if len(known) < 2:
+        return None
+    least = min(each.message.seq for each in known.values())
+    behind = sorted(rank for rank, each in known.items() if each.message.seq == least)
+    if len(behind) == len(known) or (len(behind) > 1 and len(behind) * FEW_SHARE > len(known)):
+        return None
+    return _stalled(
+        told.job,
+        behind,
+        [(known[r], f"rank {r} enqueued {least} operations at most") for r in behind]
+        + [
+            (each, f"rank {rank} came to {each.message.seq}")
+            for rank, each in sorted(known.items())
+            if rank not in behind
+        ],
+    )
+
+
+def _never_called(told: Told) -> Finding | None:
+    missing, never = told.of("missing_rank"), told.of("never_created")
+    ranks = {each.rank for each in never if each.rank >= 0}
+    for each in missing:
+        ranks.update(int(word) for word in each.message.what.split(",") if word.isdecimal())
+    if not ranks or len(ranks) > RANKS_MIN:
+        return None
+    said = [(each, "this rank never made the call that the others wait in") for each in missing]
+    return _stalled(told.job, sorted(ranks), said + [(e, "it made no such call") for e in never])
+
+
+def _stalled(job: str, ranks: Sequence[int], said: list[tuple[Said, str]]) -> Finding:
+    return Finding(
+        verdict="attributed",
+        fault_class="app.stall",
+        reason=f"rank {shown(ranks)} of {job} never made the call that the others wait in",
+        confidence_ppm=800_000,
+        level=RANK_STUCK,
+        culprits=tuple(sorted(components.rank(job, rank) for rank in ranks)),
+        proofs=proofs_of(said),
+        missing=(wanted.PYTHON_STACK,),
+    )
+
+
+def _busy(told: Told) -> Finding | None:
+    """A rank that was busy for longer than the others' limit, and gave up nothing."""
+    timed = _latest(told.of("timeout"))
+    if not timed:
+        return None
+    limit_ns = min(each.message.value_ns for each in timed.values())
+    stages = [
+        each
+        for each in told.of("activity")
+        if each.rank >= 0 and each.rank not in timed and each.message.value_ns > limit_ns > 0
+    ]
+    ranks = sorted({each.rank for each in stages})
+    if len(ranks) != 1:
+        return None
+    begun = [e for e in told.of("activity") if e.rank == ranks[0] and e not in stages]
+    seconds = max(each.message.value_ns for each in stages) // 1_000_000_000
+    return Finding(
+        verdict="attributed",
+        fault_class="app.timeout",
+        reason=f"rank {ranks[0]} of {told.job} was busy for {seconds} s, the others gave up waiting"
+        f" after {limit_ns // 1_000_000_000} s",
+        confidence_ppm=850_000,
+        level=STAGE_SLOW,
+        culprits=(components.rank(told.job, ranks[0]),),
+        victims=tuple(sorted(components.rank(told.job, rank) for rank in timed)),
+        proofs=proofs_of(
+            [(each, "longer than the others' limit") for each in stages]
+            + [(each, "what it was busy with") for each in begun[:2]]
+            + [(each, "gave up waiting") for each in timed.values()]
+        ),
+    )
+
+
+def _timed_out(told: Told) -> Finding | None:
+    timed = told.of("timeout")
+    if not timed:
+        return None
+    ranks = sorted({each.rank for each in timed if each.rank >= 0})
+    seqs = sorted({each.message.seq for each in timed})
+    return Finding(
+        verdict="insufficient",
+        fault_class="unknown",
+        reason=f"rank {shown(ranks)} of {told.job} gave up in collective {shown(seqs)}: who kept"
+        " them waiting is not said",
+        confidence_ppm=0,
+        level=UNEXPLAINED,
+        proofs=proofs(timed, "a witness: it gave up waiting"),
+        jobs=(told.job,),
+        missing=(wanted.ALL_DUMPS, wanted.RANKS_OUTPUT, wanted.KERNEL_LOGS),
+    )
+
+
+def _stuck_in_host(told: Told) -> Finding | None:
+    stuck = told.of("stuck_in_host")
+    if not stuck:
+        return None
+    return Finding(
+        verdict="insufficient",
+        fault_class="unknown",
+        reason=f"a process of {told.job} hung in a call of its own, outside of any collective",
+        confidence_ppm=0,
+        level=UNEXPLAINED,
+        proofs=proofs(stuck, "its watchdog made no progress"),
+        jobs=(told.job,),
+        missing=(wanted.PYTHON_STACK, wanted.KERNEL_LOGS),
+    )

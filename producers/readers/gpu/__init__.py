@@ -1,0 +1,1 @@
+"""Readers of what NVIDIA's tools say of GPUs."""

@@ -1,0 +1,1 @@
+"""Readers of settings and services of a host."""

@@ -1,0 +1,52 @@
+"""`lspci -vvv`: access control services of bridges, and links narrower than their devices.
+
+A bridge with request redirection sends peer-to-peer traffic of the devices below it up to the root
+(PCI Express Base Specification, 6.12 Access Control Services).
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.unplaced import unplaced
+from nemesis.schemas.components import pci_address
+from nemesis.schemas.observed import SettingRead
+
+_DEVICE: Final = re.compile(r"((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (\S.*?)\s*\Z")
+_ACS: Final = re.compile(r"\s+ACSCtl:\s+(\S.*?)\s*\Z")
+_LINK: Final = re.compile(r"\s+LnkSta:\s+(\S.*?)\s*\Z")
+
+
+class PcieSettings:
+    """Reads settings of PCI devices."""
+
+    def __init__(self) -> None:
+        self.known = False
+        self._device = ""
+        self._what = ""
+
+    def take(self, line: TextLine) -> Iterable[Note]:
+        """A setting of a device."""
+        if match := _DEVICE.match(line.text):
+            self._device, self._what = pci_address(match[1]), match[2]
+            return ()
+        if not self._device or line.text[:1] not in "\t ":
+            return ()
+        if match := _ACS.match(line.text):
+            self.known = True
+            return [self._note(line, "config//pci-acs", self._device, match[1])]
+        if (match := _LINK.match(line.text)) and "downgraded" in match[1]:
+            self.known = True
+            value = f"{match[1]} ({self._what})"
+            return [self._note(line, "config//pcie-link", self._device, value)]
+        return ()
+
+    def end(self) -> Iterable[Note]:
+        """Nothing waits for the end."""
+        return ()
+
+    def _note(self, line: TextLine, component: str, name: str, value: str) -> Note:
+        return note(
+            line, SettingRead(**unplaced(line.host), component=component, name=name, value=value)
+        )

@@ -1,0 +1,51 @@
+"""`systemctl status` and lines of `systemctl list-units`: whether a service is up."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.unplaced import unplaced
+from nemesis.schemas.observed import SettingRead
+
+_HEAD: Final = re.compile(r"(?:[●○×↻*] )?([\w@.\\-]+)\.service(?: - .*)?\s*\Z")
+_LOADED: Final = re.compile(r"\s+Loaded: (.*?)\s*\Z")
+_ACTIVE: Final = re.compile(r"\s+Active: (.*?)\s*\Z")
+_LISTED: Final = re.compile(
+    r"[●○×* ]*([\w@.\\-]+)\.service\s+(?:loaded|not-found|masked)\s+"
+    r"(active|inactive|failed|activating)\s+(\w[\w-]*)\b"
+)
+
+
+class Units:
+    """Reads the states of services."""
+
+    def __init__(self) -> None:
+        self.known = False
+        self._unit = ""
+
+    def take(self, line: TextLine) -> Iterable[Note]:
+        """A state."""
+        if match := _LISTED.match(line.text):
+            self.known = True
+            return [self._note(line, match[1], "active", f"{match[2]} ({match[3]})")]
+        if match := _HEAD.match(line.text):
+            self._unit = match[1]
+            return ()
+        if not self._unit:
+            return ()
+        for name, pattern in (("loaded", _LOADED), ("active", _ACTIVE)):
+            if match := pattern.match(line.text):
+                self.known = True
+                return [self._note(line, self._unit, name, match[1])]
+        return ()
+
+    def end(self) -> Iterable[Note]:
+        """Nothing waits for the end."""
+        return ()
+
+    def _note(self, line: TextLine, unit: str, name: str, value: str) -> Note:
+        component = f"service//{unit}"
+        return note(
+            line, SettingRead(**unplaced(line.host), component=component, name=name, value=value)
+        )

@@ -1,0 +1,1 @@
+"""Readers of what a training job and its libraries print."""

@@ -1,0 +1,156 @@
+"""Lines of programs' logs that may tell of a fault: libraries' warnings, tracebacks, health agents.
+
+What a line means is a processor's business (processors/attribution/log_messages.py); here is only
+whose line it is and whether it is of a kind that ever matters. Equal lines of one process count
+once. A job's log is mostly progress and chatter, so what nobody knows is left out.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.unplaced import unplaced
+from nemesis.schemas.codes import LogSource
+from nemesis.schemas.observed import LogLineWritten
+
+TEXT_CHARS_MAX: Final = 2000
+SEEN_MAX: Final = 100_000
+_NCCL_PREFIX: Final = re.compile(r"([A-Za-z0-9][\w.-]{0,62}):(\d{1,9}):\d{1,9} \[\d+\] ")
+_HOST_PREFIX: Final = re.compile(r"(?:\.\. )?([A-Za-z][\w.-]{0,62}?)(?: pid (\d{1,9}))?: (?=Test )")
+_HEALTH_PREFIX: Final = re.compile(r"([A-Za-z0-9][\w.-]{0,62}) ([a-z][\w-]*): ")
+_SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
+    (
+        "ras",
+        re.compile(
+            r"has launched up to operation|Communicator [0-9a-f]{8,}|NCCL DIAG \["
+            r"|RAS .*(?:dead|missing)"
+        ),
+    ),
+    (
+        "recorder",
+        re.compile(
+            r"(?:scheduled on|missing) ranks? \{|never (?:created|enqueued)|\blast completed \d+"
+            r"|Collective sequence number|Culprit rank|Mismatch(?:ed)? .*collective"
+        ),
+    ),
+    (
+        "nccl",
+        re.compile(
+            r"NCCL WARN|NCCL ERROR|ncclUnhandled|ncclSystemError|ncclRemoteError"
+            r"|NCCL INFO (?:NET/|Plugin|P2P plugin|Bootstrap|Using (?:network|internal|non-device)"
+            r"|NCCL version|NCCL_\w+ set|comm 0x)|NCCL version \d|Test (?:CUDA|NCCL) failure"
+            r"|Out of bounds values"
+        ),
+    ),
+    (
+        "torch",
+        re.compile(
+            r"ProcessGroup(?:NCCL|Gloo)|WorkNCCL\(|CollectiveFingerPrint|[Ww]atchdog|gloo/transport"
+            r"|[Hh]eartbeat [Mm]onitor|TCPStore|monitoredBarrier"
+        ),
+    ),
+    (
+        "launcher",
+        re.compile(
+            r"ChildFailedError|Root Cause|\bexitcode\b|srun: error|mpirun|[Ss]ignal \d+ \(SIG\w+\)"
+            r"|\blocal_rank: \d+\)|SignalException|elastic.*(?:failed|closed)"
+        ),
+    ),
+    (
+        "scheduler",
+        re.compile(
+            r"slurm(?:d|ctld|stepd)\b|JobState=|OOMKilled|OUT_OF_MEMORY|NODE_FAIL|CANCELLED|PREEMPTED"
+            r"|DUE TO TIME LIMIT|\bEvicted\b|FailedScheduling|BackOff|NodeNotReady|Preempt"
+        ),
+    ),
+    (
+        "health",
+        re.compile(
+            r"\bport \d+ (?:is )?down\b|device\(s\) down|no infiniband port issue"
+            r"|port\(s\) are active"
+            r"|link (?:down|up)\b|NVLink .*(?:inactive|down)|health (?:check|status)"
+        ),
+    ),
+    (
+        "service",
+        re.compile(
+            r"fabric ?manager.*(?:[Ff]ail|[Ee]rror|abort)|nv-hostengine|imex.*(?:fail|error)",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "program",
+        re.compile(
+            r"Traceback \(most recent|^\s*(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b ?:?"
+            r"|CUDA error|CUDA_ERROR_|cuda runtime error|terminate called after|what\(\): "
+            r"|[Oo]ut of memory|[Kk]illed\b|Segmentation fault|Bus error|Illegal instruction"
+            r"|No space left|Stale file handle|Input/output error|GPU is lost|fallen off the bus"
+            r"|DataLoader worker|shared memory|Too many open files|Cannot allocate memory"
+            r"|core dumped|loss (?:is )?(?:=|:)? ?(?:nan|inf)\b|restart \d+ from|Unknown Error"
+            r"|assert(?:ion)? .*failed|nvidia-smi has failed|Unable to determine the device handle"
+        ),
+    ),
+)
+_ACTIVITY: Final = re.compile(
+    r"\b(?:check-?point\w*|sav(?:e|ing|ed)|writ(?:e|ing|ten)|load(?:ing|ed)?|eval\w*|metadata"
+    r"|compil\w+|tokeniz\w+|preprocess\w*|download\w*|upload\w*|dataset|validat\w+|index)\b.*"
+    r"(?:\.\.\.|\b\d+(?:\.\d+)? ?(?:s|sec|secs|seconds|min|minutes)\b)",
+    re.IGNORECASE,
+)
+"""A stage of a program that the others may have to wait for."""
+
+
+class ProgramLog:
+    """Reads what a job, its libraries and the agents around it print."""
+
+    def __init__(self) -> None:
+        self.known = False
+        self._seen: dict[tuple[str, int, str], None] = {}
+
+    def take(self, line: TextLine) -> Iterable[Note]:
+        """A line of a kind that may matter."""
+        source = _source(line.text)
+        if source is None:
+            return ()
+        self.known = True
+        self._take_host(line)
+        key = (line.host, line.rank, line.text)
+        if key in self._seen:
+            return ()
+        if len(self._seen) < SEEN_MAX:
+            self._seen[key] = None
+        written = LogLineWritten(
+            **unplaced(line.host),
+            source=source,
+            text=line.text.strip()[:TEXT_CHARS_MAX],
+            rank=line.rank,
+            pid=line.pid,
+        )
+        return [note(line, written)]
+
+    def end(self) -> Iterable[Note]:
+        """Nothing waits for the end."""
+        return ()
+
+    def _take_host(self, line: TextLine) -> None:
+        if match := _NCCL_PREFIX.search(line.text):
+            line.host, line.pid = match[1], int(match[2])
+        elif (match := _HOST_PREFIX.match(line.text)) or (
+            line.clock == "wall"
+            and (match := _HEALTH_PREFIX.match(line.text))
+            and _is_host(match[1])
+        ):
+            line.host = match[1]
+
+
+def _is_host(word: str) -> bool:
+    """Whether a word before a program's name is a host's: it has a digit or several parts."""
+    return any(each.isdigit() for each in word) or "-" in word or "." in word
+
+
+def _source(text: str) -> LogSource | None:
+    for source, pattern in _SOURCES:
+        if pattern.search(text):
+            return source
+    return "program" if _ACTIVITY.search(text) else None

@@ -1,0 +1,1 @@
+"""Readers of counters and settings of NICs and their ports."""

@@ -1,0 +1,108 @@
+"""What readers of text share: a line without its prefixes, and what a reader makes of it.
+
+A reader is handed every line of a file and answers with observations that lack what only the whole
+bundle can say: a node where the line names none, a time, a number. The line's own number goes with
+each, so that a verdict can cite it.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+import msgspec
+
+from nemesis.producers.readers.kernel_line import Clock, peel
+from nemesis.schemas.observed import Observation
+
+_HOST: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+# what launchers and runtimes put before the lines of a rank: torch's own, torchrun --tee, Ray,
+# a scheduler's `rank=3 node=x`
+_RANK_PREFIXES: Final = (
+    re.compile(r"\[(?:rank|default)(?P<rank>\d{1,7})\]:?\s?"),
+    re.compile(r"\((?:[\w.]+ )?pid=(?P<pid>\d{1,9})(?:, ip=(?P<host>[\w.-]+))?\)\s"),
+    re.compile(r"(?:rank|RANK)[=: ](?P<rank>\d{1,7})[:,]?\s+"),
+    re.compile(rf"(?:node|host|hostname)[=:](?P<host>{_HOST})[:,]?\s+"),
+    # a syslog line: host, program, process
+    re.compile(rf"(?P<host>{_HOST}) [\w./@-]+\[(?P<pid>\d{{1,9}})\]: "),
+)
+_PREFIXES_MAX: Final = 6
+
+
+class TextLine(msgspec.Struct):
+    """A line and what its prefixes say."""
+
+    number: int
+    raw: str
+    """As it lies in the file, without its line break."""
+    text: str
+    """Without prefixes; leading blanks are kept, they carry the structure of reports."""
+    host: str = ""
+    rank: int = -1
+    pid: int = 0
+    clock: Clock = "none"
+    time_ns: int = 0
+
+
+class Note(msgspec.Struct):
+    """An observation that a reader made, before the bundle has placed it."""
+
+    number: int
+    observation: Observation
+    """Its `node` is empty where nothing names one; its `at_ns` is 0."""
+    clock: Clock = "none"
+    time_ns: int = 0
+
+
+class Reader(Protocol):
+    """Reads one format line by line; a new one is made for each file."""
+
+    known: bool
+    """A line of its format was met, even where it told nothing worth a fact."""
+
+    def take(self, line: TextLine) -> Iterable[Note]:
+        """What this line completes; lines come in order, some may be missing."""
+        ...
+
+    def end(self) -> Iterable[Note]:
+        """What only the end of the file completes."""
+        ...
+
+
+def text_line(number: int, raw: str) -> TextLine:
+    """A line without its prefixes."""
+    peeled = peel(raw)
+    line = TextLine(
+        number,
+        raw,
+        peeled.text,
+        host=peeled.host,
+        clock=peeled.clock,
+        time_ns=peeled.time_ns,
+    )
+    for _ in range(_PREFIXES_MAX):
+        if not _take_prefix(line):
+            break
+    return line
+
+
+def _take_prefix(line: TextLine) -> bool:
+    text = line.text.lstrip(" ")
+    for pattern in _RANK_PREFIXES:
+        match = pattern.match(text)
+        if match is None:
+            continue
+        found = match.groupdict()
+        if found.get("rank"):
+            line.rank = int(found["rank"])
+        if found.get("host"):
+            line.host = found["host"]
+        if found.get("pid"):
+            line.pid = int(found["pid"])
+        line.text = text[match.end() :]
+        return True
+    return False
+
+
+def note(line: TextLine, observation: Observation) -> Note:
+    """A note of this line, at its time."""
+    return Note(line.number, observation, line.clock, line.time_ns)

@@ -1,0 +1,109 @@
+"""Reads a file of text: every line goes to every reader, and what they make of it is kept.
+
+No format is asked for and no name is trusted: each reader knows its own lines. A file may hold
+several formats one after another, as reports that collect everything do.
+"""
+
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nemesis.producers.readers.gpu.nvidia_smi_query import NvidiaSmiQuery
+from nemesis.producers.readers.host.limits import Limits
+from nemesis.producers.readers.host.pcie_settings import PcieSettings
+from nemesis.producers.readers.host.routes import Routes
+from nemesis.producers.readers.host.units import Units
+from nemesis.producers.readers.jobs.program_log import ProgramLog
+from nemesis.producers.readers.jobs.progress import Progress
+from nemesis.producers.readers.nic.gids import Gids
+from nemesis.producers.readers.nic.port_counters import PortCounters
+from nemesis.producers.readers.notes import Note, Reader, text_line
+from nemesis.producers.readers.tables.runs_table import RunsTable
+from nemesis.producers.readers.tables.step_times import StepTimes
+from nemesis.producers.readers.text_lines import numbered_lines, opened
+
+WHOLE_LINES_MAX: Final = 200_000
+NOTES_MAX: Final = 50_000  # kept of one file
+_BINARY_BYTES: Final = 8192
+_TELLING: Final = (
+    b"rror",
+    b"NCCL WARN",
+    b"imeout",
+    b"imed out",
+    b"raceback",
+    b"xception",
+    b"Killed",
+    b"killed",
+    b"elapsed time per iteration",
+    b"Batch (t)",
+)
+"""What a line says that may be of a fault, in a file too long to read whole."""
+READERS: Final[tuple[Callable[[], Reader], ...]] = (
+    NvidiaSmiQuery,
+    Units,
+    Limits,
+    Routes,
+    PcieSettings,
+    Gids,
+    PortCounters,
+    StepTimes,
+    RunsTable,
+    Progress,
+    ProgramLog,
+)
+"""In the order in which a line is offered: the first that makes something of it has it."""
+_BLANK: Final = re.compile(r"\s*\Z")
+
+
+class TextFile(msgspec.Struct):
+    """What the readers made of one file."""
+
+    file: str
+    notes: list[Note]
+    cut: bool = False
+    """There was more to say than is kept."""
+    skimmed: bool = False
+    """The file is so long that of its later part only telling lines were read."""
+
+
+def is_text(path: Path) -> bool:
+    """Whether the file begins like text.
+
+    Raises:
+        OSError, EOFError: it cannot be read, or its compression is broken.
+    """
+    with opened(path) as stream:
+        head = stream.read(_BINARY_BYTES)
+    return bool(head) and head.count(0) * 50 < len(head)
+
+
+def read_text_file(path: Path, file: str, without: Collection[int] = ()) -> TextFile | None:
+    """What a file holds for one of the readers, or None where no line means anything to any.
+
+    `without`: numbers of lines that are a kernel's.
+
+    Raises:
+        OSError, EOFError: it cannot be read, or its compression is broken.
+    """
+    found = TextFile(file, [])
+    readers = [make() for make in READERS]
+    with opened(path) as stream:
+        for number, raw in numbered_lines(stream, whole_count=WHOLE_LINES_MAX, then=_TELLING):
+            found.skimmed = number > WHOLE_LINES_MAX
+            if number in without or _BLANK.match(raw):
+                continue
+            if len(found.notes) >= NOTES_MAX:
+                found.cut = True
+                break
+            line = text_line(number, raw)
+            for reader in readers:
+                notes = list(reader.take(line))
+                found.notes.extend(notes)
+                if notes:
+                    break
+    for reader in readers:
+        found.notes.extend(reader.end())
+    return found if found.notes or any(each.known for each in readers) else None

@@ -1,0 +1,70 @@
+"""Which host each file of text is of, where its lines do not say.
+
+A file that holds a known host's name in its path is of that host; of several files of one format
+whose paths differ in one word, that word is the host; in a bundle that speaks of one host only,
+everything is of that one.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from nemesis.producers.readers.text_file import TextFile
+from nemesis.schemas.components import UNKNOWN_HOST
+from nemesis.schemas.observed import CountersRead, Observation, SettingRead
+
+_WORDS: Final = re.compile(r"[/._]")
+_HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}\Z")
+
+
+def hosts_of_texts(texts: Sequence[TextFile], from_kernel: set[str]) -> dict[str, str]:
+    """The host of each file, `localhost` where nothing tells it."""
+    known = from_kernel | {n.observation.node for text in texts for n in text.notes} - {""}
+    hosts: dict[str, str] = _told_apart([text for text in texts if _is_of_one_host(text)])
+    for text in texts:
+        parts = PurePosixPath(text.file).parts
+        named = sorted(known & {*_WORDS.split(text.file), *parts})
+        if len(named) == 1:
+            hosts[text.file] = named[0]
+    known |= set(hosts.values())
+    rest = next(iter(known)) if len(known) == 1 else UNKNOWN_HOST
+    return {text.file: hosts.get(text.file, rest) for text in texts}
+
+
+def _is_of_one_host(text: TextFile) -> bool:
+    return not any(note.observation.node for note in text.notes)
+
+
+def _told_apart(texts: Sequence[TextFile]) -> dict[str, str]:
+    """The one word by which the paths of files of one format differ."""
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for text in texts:
+        words = _WORDS.split(text.file)
+        if len(words) > 1:
+            kinds = sorted({_kind(note.observation) for note in text.notes})
+            groups.setdefault((len(words), *kinds), []).append(text.file)
+    hosts: dict[str, str] = {}
+    for files in groups.values():
+        hosts |= _differing(files)
+    return hosts
+
+
+def _kind(observation: Observation) -> str:
+    """What an observation is about, apart from where."""
+    match observation:
+        case SettingRead(component=component) if component.startswith(("config//", "service//")):
+            return component
+        case SettingRead(component=component) | CountersRead(component=component):
+            return component.partition("/")[0]
+        case _:
+            return type(observation).__name__
+
+
+def _differing(files: Sequence[str]) -> Mapping[str, str]:
+    rows = [_WORDS.split(file) for file in files]
+    places = [at for at, column in enumerate(zip(*rows, strict=True)) if len(set(column)) > 1]
+    if len(files) < 2 or len(places) != 1:
+        return {}
+    names = {file: row[places[0]] for file, row in zip(files, rows, strict=True)}
+    return names if all(_HOST.match(name) for name in names.values()) else {}

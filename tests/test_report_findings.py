@@ -1,0 +1,135 @@
+"""Promises of the rules about what logs, settings, counters and tests told."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nemesis.cli.triage import triage_paths
+from nemesis.views.triage_answer import Triage
+
+WATCHDOG = (
+    "[rank{rank}]:[E ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn={size}, NumelOut={size}, "
+    "Timeout(ms)=60000) ran for 60001 milliseconds before timing out.\n"
+)
+
+
+def told(tmp_path: Path, **files: str) -> Triage:
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    return triage_paths([tmp_path])
+
+
+def timeouts(*sizes: int, seq: int = 900) -> str:
+    return "".join(
+        WATCHDOG.format(rank=rank, seq=seq, size=size) for rank, size in enumerate(sizes)
+    )
+
+
+def named(answer: Triage) -> list[str]:
+    return [each.id for each in answer.culprits]
+
+
+def test_ranks_that_time_out_are_witnesses_and_nobody_is_blamed(tmp_path: Path) -> None:
+    answer = told(tmp_path, log=timeouts(8, 8, 8))
+    assert (answer.verdict, named(answer)) == ("insufficient", [])
+    assert [each.line for each in answer.evidence] == [1, 2, 3]
+
+
+def test_the_one_rank_that_called_with_another_size_is_out_of_step(tmp_path: Path) -> None:
+    answer = told(tmp_path, log=timeouts(8, 8, 8, 9))
+    assert (answer.fault_class, named(answer)) == ("desync", ["rank/job/3"])
+    assert answer.evidence[0].line == 4
+
+
+def test_of_two_sides_of_equal_size_none_is_blamed(tmp_path: Path) -> None:
+    answer = told(tmp_path, log=timeouts(8, 8, 9, 9))
+    assert (answer.verdict, answer.fault_class) == ("class-only", "desync")
+
+
+def test_a_rank_busy_for_longer_than_the_limit_kept_the_others_waiting(tmp_path: Path) -> None:
+    busy = "2026-01-01 00:00:10 [rank7] checkpoint written (75 s)\n"
+    answer = told(tmp_path, log=timeouts(8, 8) + busy)
+    assert (answer.fault_class, named(answer)) == ("app.timeout", ["rank/job/7"])
+    assert told(tmp_path, log=timeouts(8, 8) + busy.replace("75", "30")).verdict == "insufficient"
+
+
+def test_a_memory_error_that_no_gpu_is_named_for_is_a_class_only(tmp_path: Path) -> None:
+    error = "[rank1]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+    answer = told(tmp_path, log=error)
+    assert (answer.verdict, answer.fault_class) == ("class-only", "gpu.memory")
+    counts = "    ECC Errors\n        Volatile\n            SRAM Uncorrectable : 1\n"
+    smi = f"GPU 00000000:1B:00.0\n{counts}"
+    answer = told(tmp_path, log=error, smi=smi)
+    assert named(answer) == ["gpu/localhost/0000:1b:00.0"]
+    assert {each.file for each in answer.evidence} == {"log", "smi"}
+
+
+COUNTER = "/sys/class/infiniband/mlx5_{nic}/ports/1/counters/symbol_error:{value}\n"
+
+
+def test_one_reading_of_a_counter_proves_little_and_two_name_the_port(tmp_path: Path) -> None:
+    first = COUNTER.format(nic=0, value=0) + COUNTER.format(nic=1, value=90)
+    answer = told(tmp_path, a=first)
+    assert (answer.verdict, named(answer)) == ("insufficient", [])
+    later = COUNTER.format(nic=0, value=0) + COUNTER.format(nic=1, value=190)
+    answer = told(tmp_path, a=first + later)
+    assert named(answer) == ["nic/localhost/mlx5_1"]
+
+
+def test_a_limit_is_at_fault_where_something_failed_for_it(tmp_path: Path) -> None:
+    limit = "max locked memory           (kbytes, -l) 64\n"
+    assert told(tmp_path, limits=limit).verdict == "no-fault"
+    failed = (
+        "n1:1:2 [0] misc/ibvwrap.cc:1 NCCL WARN Call to ibv_reg_mr failed with error "
+        "Cannot allocate memory\n"
+    )
+    answer = told(tmp_path, limits=limit, log=failed)
+    assert (answer.fault_class, named(answer)) == ("host.config", ["config/n1/memlock"])
+
+
+def test_a_fabric_manager_that_is_down_is_at_fault_only_where_something_waits(
+    tmp_path: Path,
+) -> None:
+    unit = "nvidia-fabricmanager.service - x\n     Active: inactive (dead)\n"
+    assert told(tmp_path, unit=unit).verdict == "no-fault"
+    waits = "GPU 00000000:1B:00.0\n    Fabric\n        State : In Progress\n"
+    assert named(told(tmp_path, unit=unit, smi=waits)) == ["service/localhost/nvidia-fabricmanager"]
+
+
+def test_a_slow_pair_blames_the_way_and_a_host_slow_with_all_is_named(tmp_path: Path) -> None:
+    answer = told(tmp_path, pairs="n1,n2 20\nn1,n3 40\nn2,n3 40\n")
+    assert (answer.verdict, answer.fault_class) == ("class-only", "straggler.network")
+    slow = "n1,n2 20\nn1,n3 21\nn2,n3 40\nn2,n4 40\nn3,n4 40\n"
+    assert named(told(tmp_path, pairs=slow)) == ["node/n1"]
+
+
+def test_the_release_that_all_failed_runs_share_is_named(tmp_path: Path) -> None:
+    answer = told(tmp_path, runs="lib-1.2 drv-5.1 hang\nlib-1.1 drv-5.1 ok\n")
+    assert named(answer) == ["software/lib-1.2"]
+    both = told(tmp_path, runs="lib-1.2 drv-5.2 hang\nlib-1.1 drv-5.1 ok\n")
+    assert (both.verdict, named(both)) == ("class-only", [])
+
+
+def test_an_error_that_only_follows_another_ranks_end_is_no_program_fault(tmp_path: Path) -> None:
+    follows = "[rank1]: torch.distributed.DistBackendError: NCCL communicator was aborted\n"
+    root = "[rank0]: KeyError: 'image'\n"
+    assert told(tmp_path, log=follows).fault_class != "app.program"
+    answer = told(tmp_path, log=follows + root)
+    assert (answer.fault_class, named(answer)) == ("app.program", ["program/job"])
+
+
+def as_plain(answer: Triage) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(answer))
+    return plain
+
+
+@pytest.mark.parametrize("ranks", [3, 6])
+def test_the_answer_does_not_depend_on_the_order_of_lines(tmp_path: Path, ranks: int) -> None:
+    lines = timeouts(*[8] * ranks, 9).splitlines(keepends=True)
+    there = told(tmp_path, log="".join(lines))
+    back = told(tmp_path, log="".join(reversed(lines)))
+    assert named(there) == named(back)
+    assert as_plain(there)["fault_class"] == as_plain(back)["fault_class"]

@@ -56,22 +56,24 @@ def sample_of(
     return SampleTaken(
         **origin.stamp("sample", at_ns),
         period_ns=period_ns,
-        gpu_count=_rows(gpu),
-        gpu=_bytes(gpu, GPU_CHANNELS),
-        nic_count=_rows(nic),
-        nic=_bytes(nic, NIC_CHANNELS),
-        host=_bytes(host, HOST_CHANNELS),
+        gpu_count=rows_of(gpu),
+        gpu=bytes_of(gpu, GPU_CHANNELS),
+        nic_count=rows_of(nic),
+        nic=bytes_of(nic, NIC_CHANNELS),
+        host=bytes_of(host, HOST_CHANNELS),
         job=job,
-        step_count=_rows(steps),
-        steps=_bytes(steps, STEP_CHANNELS),
+        step_count=rows_of(steps),
+        steps=bytes_of(steps, STEP_CHANNELS),
     )
 
 
-def _rows(block: Block | None) -> int:
+def rows_of(block: Block | None) -> int:
+    """How many devices a block has; 0 where it was not polled."""
     return 0 if block is None else block.shape[0]
 
 
-def _bytes(block: Block | None, channels: Sequence[str]) -> bytes:
+def bytes_of(block: Block | None, channels: Sequence[str]) -> bytes:
+    """A block as it lies in a fact; none where it was not polled."""
     if block is None:
         return b""
     assert block.shape[1] == len(channels), f"{block.shape} for {len(channels)} channels"

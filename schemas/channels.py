@@ -3,6 +3,8 @@
 A block is a little-endian int64 matrix, one row a device in inventory order, one column a channel.
 New channels are appended, so the width of a row says which ones a sample has; ABSENT marks a
 reading that could not be taken (NVML's NOT_SUPPORTED is a fact, not a fault).
+What only adds detail or changes seldom has channels of its own, `*_STATE_CHANNELS`, which the
+rarer fact `device_state` carries, so that the sample of every poll stays small.
 Names follow NVML (docs.nvidia.com/deploy/nvml-api) and Linux' sysfs-class-infiniband.
 """
 
@@ -28,9 +30,6 @@ GPU_CHANNELS: Final = (
     "nvlink_replay_count",
     "nvlink_crc_count",
     "utilization_ppm",
-    "pcie_width",  # lanes in use now, NVML CurrPcieLinkWidth
-    "pcie_generation",
-    "nvlink_recovery_count",  # links that were trained anew and came back
 )
 NIC_CHANNELS: Final = (
     "port_up",  # 0 or 1
@@ -45,14 +44,6 @@ NIC_CHANNELS: Final = (
     "tx_pause_duration_us",
     "xmit_bytes",
     "rcv_bytes",
-    "fec_corrected_bits_count",  # ethtool -S: rx_corrected_bits_phy
-    "fec_uncorrectable_count",  # rx_pcs_symbol_err_phy: beyond correction
-    "crc_error_count",  # rx_crc_errors_phy
-    "discard_count",  # rx_discards_phy: no buffer
-    "cnp_sent_count",  # np_cnp_sent: told a sender to slow down
-    "cnp_handled_count",  # rp_cnp_handled: was told to
-    "retries_exceeded_count",  # req_transport_retries_exceeded: a queue pair gave up
-    "remote_access_error_count",
 )
 HOST_CHANNELS: Final = (
     "cpu_pressure_ppm",
@@ -69,6 +60,8 @@ HOST_CHANNELS: Final = (
     "oom_kill_count",
     "disk_wait_ppm",  # time in which the busiest disk had requests waiting
     "clock_offset_ns",  # against the time server, as chrony or PTP measures it; signed
+    "major_fault_count",  # /proc/vmstat pgmajfault: pages that came from the disk
+    "disk_latency_us",  # of the busiest disk, mean over the poll's interval
 )
 STEP_CHANNELS: Final = (
     "rank",
@@ -81,4 +74,73 @@ STEP_CHANNELS: Final = (
     "save_ns",  # of own_ns: writing a checkpoint
     "nonfinite_count",  # NaN and infinite values in this rank's own gradients
     "state_checksum",  # of its parameters after the step, equal over replicas
+)
+
+GPU_STATE_CHANNELS: Final = (
+    "pcie_width",  # lanes in use now, NVML CurrPcieLinkWidth
+    "pcie_generation",
+    "pcie_replay_rollover_count",
+    "power_limit_mw",  # enforced
+    "memory_clock_mhz",
+    "memory_used_mib",
+    "sw_power_cap_us",  # time with lowered clocks, by reason: NVML fields 74, 269, 270, 271
+    "sw_thermal_us",
+    "hw_thermal_us",
+    "hw_power_brake_us",
+    "dram_ce_aggregate_count",  # aggregate: for life, in the inforom
+    "dram_ue_aggregate_count",
+    "sram_ce_aggregate_count",
+    "sram_ue_aggregate_count",
+    "sram_ue_parity_count",  # volatile
+    "sram_ue_secded_count",
+    "sram_ue_l2_aggregate_count",
+    "sram_ue_sm_aggregate_count",
+    "sram_ue_mcu_aggregate_count",
+    "sram_ue_pcie_aggregate_count",
+    "sram_ue_other_aggregate_count",
+    "sram_threshold_exceeded",  # 0 or 1
+    "remapped_ce_rows_count",
+    "remapped_ue_rows_count",
+    "remap_histogram_max_count",  # banks by the spare rows that are left
+    "remap_histogram_high_count",
+    "remap_histogram_partial_count",
+    "remap_histogram_low_count",
+    "remap_histogram_none_count",
+    "nvlink_up_count",  # links that are up
+    "nvlink_recovery_count",  # links that were trained anew and came back
+    "nvlink_flit_crc_count",
+    "nvlink_ecc_count",
+    "recovery_action",  # NVML field 230
+)
+NIC_STATE_CHANNELS: Final = (
+    "fec_corrected_bits_count",  # ethtool -S: rx_corrected_bits_phy
+    "fec_uncorrectable_count",  # rx_pcs_symbol_err_phy: beyond correction
+    "crc_error_count",  # rx_crc_errors_phy
+    "discard_count",  # rx_discards_phy: no buffer
+    "tx_discard_count",
+    "cnp_sent_count",  # np_cnp_sent: told a sender to slow down
+    "cnp_handled_count",  # rp_cnp_handled: was told to
+    "cnp_ignored_count",
+    "ecn_marked_count",  # np_ecn_marked_roce_packets
+    "out_of_sequence_count",  # with adaptive routing normal: only a change of its rate counts
+    "out_of_buffer_count",
+    "duplicate_request_count",
+    "implied_nak_seq_err_count",
+    "rnr_nak_retry_count",
+    "retries_exceeded_count",  # req_transport_retries_exceeded: a queue pair gave up
+    "remote_access_error_count",
+    "icrc_error_count",  # rx_icrc_encapsulated
+    "adp_retrans_count",
+    "adp_retrans_timeout_count",
+    "slow_restart_count",
+    "rx_prio3_pause_count",  # frames on the priority that carries RoCE
+    "tx_prio3_pause_count",
+    "rx_other_pause_duration_us",  # on all other priorities
+    "pause_storm_warning_count",
+    "pause_storm_error_count",  # the device stopped sending pause: drops follow
+    "xmit_wait_count",  # ticks with data waiting and none sent
+    "remote_physical_error_count",  # marked bad upstream: the fault is farther away
+    "link_integrity_error_count",
+    "buffer_overrun_count",
+    "module_temp_c",
 )

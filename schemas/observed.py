@@ -53,6 +53,17 @@ class SampleTaken(Observation, kw_only=True, frozen=True):
     """int64 matrix, one row a rank of the job on this node, columns as channels.STEP_CHANNELS."""
 
 
+class DeviceStateRead(Observation, kw_only=True, frozen=True):
+    """What samples leave out of a node's devices: at the start, once in a while, and at news."""
+
+    gpu_count: Index = 0
+    gpu: bytes = b""
+    """int64 matrix, gpu_count rows, columns as channels.GPU_STATE_CHANNELS."""
+    nic_count: Index = 0
+    nic: bytes = b""
+    """int64 matrix, nic_count rows, columns as channels.NIC_STATE_CHANNELS."""
+
+
 class KernelLineLogged(Observation, kw_only=True, frozen=True):
     """One line of a kernel log, whole; what it means is the reader's business."""
 
@@ -144,6 +155,11 @@ class PortSeen(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, gc
     rx_pause_us: Count = 0
     tx_pause_us: Count = 0
     link_downed_count: Count = 0
+    in_discard_count: Count = 0
+    rx_pause_us_by_priority: tuple[Count, ...] = ()
+    """Of rx_pause_us, by priority 0 to 7; empty where the switch does not tell them apart."""
+    fec_corrected_count: Count = 0
+    """Code words that forward error correction put right."""
     fec_uncorrectable_count: Count = 0
     """Code words that forward error correction could not put right."""
     pfc_deadlock_count: Count = 0

@@ -72,6 +72,7 @@ TELEMETRY: Final[Mapping[str, FactKind]] = {
     kind.token: kind
     for kind in (
         _telemetry("sample", observed.SampleTaken),
+        _telemetry("device_state", observed.DeviceStateRead),
         _telemetry("kernel", observed.KernelLineLogged, kept_for_ever=True),
         _telemetry("process", observed.ProcessExited, kept_for_ever=True),
         _telemetry("collective", observed.CollectiveRecorded),

@@ -21,7 +21,6 @@ from nemesis.sim.jobs.ranks import Rank, pid_of
 from nemesis.sim.rendezvous import Rendezvous
 from nemesis.sim.telemetry.evidence import Evidence, SeenOrigin
 from nemesis.sim.telemetry.witness import Witness
-from nemesis.sim.telemetry.world import NodeDevices
 from nemesis.sim.topology.cluster import Cluster
 
 
@@ -44,6 +43,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     job: Job
     submitted: JobSubmitted
     rendezvous: Rendezvous
+    concerned: set[str]
+    """Nodes whose agents have something to look at or to say, or may have soon."""
 
 
 class Agent:
@@ -53,7 +54,6 @@ class Agent:
         self,
         node: str,
         around: Surroundings,
-        devices: NodeDevices,
         evidence: Evidence,
         *,
         folder: Path,
@@ -67,7 +67,7 @@ class Agent:
         self.is_cut_off = False
         """Nothing reaches it, and nothing that it says reaches anybody."""
         origin = SeenOrigin(node, evidence, start_ns=start_ns, boot_id=boot_id)
-        self.witness: Final = Witness(around.cluster, around.job, devices, origin, evidence)
+        self.witness: Final = Witness(around.cluster, around.job, origin, evidence)
         self._around: Final = around
         self._job: Final = around.job
         self._submitted_ranks: Final = around.cluster.ranks_of(node)
@@ -88,12 +88,21 @@ class Agent:
 
     def begin(self, now_ns: int) -> None:
         """Tell what the node is made of, and finish what an earlier life left half done."""
+        self._around.concerned.add(self.node)
         self.witness.describe(now_ns)
         if self._accepted is not None:
             self._carry_out(self._accepted, now_ns)
 
+    @property
+    def is_restless(self) -> bool:
+        """Something on the node is on its way to be otherwise."""
+        return self.is_cut_off or any(
+            rank.stage in ("failed", "starting", "held") or not rank.completed_count
+            for rank in self.ranks
+        )
+
     def tick(self, now_ns: int, *, connected: bool) -> None:
-        """Look at the node; to be called many times a second."""
+        """Look at the node: many times a second while it is restless, at its polls otherwise."""
         for rank in self.ranks:
             if rank.stage == "failed":
                 self._bury(rank, now_ns)
@@ -108,6 +117,7 @@ class Agent:
     def follow(self, plan: Plan, now_ns: int) -> PlanAnswer:
         """Judge a plan, do what it says if it counts, and say how things stand."""
         outcome: Outcome
+        self._around.concerned.add(self.node)
         if plan.job != self._around.submitted.job:
             outcome, why = "unknown_job", f"{self.node} runs {self._around.submitted.job}"
         else:

@@ -181,8 +181,8 @@ class _Log:
 
     def observe(self, simulation: Simulation) -> None:
         """Carry away what agents and collectors saw."""
-        for agent in simulation.agents.values():
-            self._put_all(agent.witness.carried(self.now_ns))
+        for node in simulation.speaking():
+            self._put_all(simulation.agents[node].witness.carried(self.now_ns))
         for collector in simulation.collectors.values():
             polls, collector.observations = collector.observations, []
             self._put_all(polls)

@@ -85,11 +85,11 @@ class HostParams(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_field
     memory_mib: int
     memory_used_idle_ppm: Quartiles
     memory_used_training_ppm: Quartiles
-    disk_utilization_ppm: Quartiles
+    disk_wait_ppm: Quartiles
     disk_latency_us: Quartiles
-    page_faults_per_s: Quartiles
-    thp_fallback_per_s: Quartiles
-    loader_wait_ppm: Quartiles
+    clock_offset_ns: Quartiles
+    major_faults_per_s: int
+    thp_fallback_per_s: int
     numa_remote_ppm: Quartiles
 
 

@@ -48,7 +48,9 @@ from nemesis.sim.jobs.steps import StepDone
 from nemesis.sim.rendezvous import Rendezvous
 from nemesis.sim.telemetry.evidence import Evidence
 from nemesis.sim.telemetry.fabric import Collector, Fabric
-from nemesis.sim.telemetry.world import Load, World
+from nemesis.sim.telemetry.poller import Poller
+from nemesis.sim.telemetry.witness import Witness
+from nemesis.sim.telemetry.world import World
 from nemesis.sim.topology.cluster import Cluster
 from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed, injected
 
@@ -82,6 +84,13 @@ class Simulation:
             switch: Collector(switch, cluster, self.fabric, start_ns=start_ns, period_ns=period_ns)
             for switch in cluster.switches
         }
+        self._poller: Final = Poller(
+            self.world,
+            cluster.node_names,
+            period_ns=cluster.cluster.sample_period_ms * 1_000_000,
+            start_ns=start_ns,
+        )
+        self._speaking: Final[set[str]] = set()
         self.lost_nodes: Final[set[str]] = set()
         self.lost_switches: Final[set[str]] = set()
         self._boots: Final[dict[str, int]] = {}
@@ -90,7 +99,7 @@ class Simulation:
         self._now_ns = start_ns
         self.folder: Final = folder
         self._around: Final = Surroundings(
-            cluster, self.job, submitted, Rendezvous(world_min=submitted.world_min)
+            cluster, self.job, submitted, Rendezvous(world_min=submitted.world_min), set()
         )
         self._evidence: Final = {node: Evidence(node, seed) for node in cluster.node_names}
         self.agents: Final = {node: self._agent(node, start_ns) for node in cluster.node_names}
@@ -127,10 +136,7 @@ class Simulation:
         """
         elapsed_ns = max(0, now_ns - self._now_ns)
         self._now_ns = now_ns
-        load: dict[str, Load] = {
-            node: agent.witness.load(now_ns) for node, agent in self.agents.items()
-        }
-        self.world.advance(elapsed_ns, load)
+        self.world.advance(elapsed_ns)
         self.fabric.advance(elapsed_ns)
         truths: list[FaultInjected | MembershipFormed] = []
         while self._onsets and self._start_ns + self._onsets[0].began_ns <= now_ns:
@@ -141,13 +147,37 @@ class Simulation:
             self.job.advance(at_ns)
             self._strike(symptom, at_ns)
         self.job.advance(now_ns)
-        for node, agent in self.agents.items():
-            cut_off = self._evidence[node].is_cut_off(now_ns)
-            agent.tick(now_ns, connected=connected(node) and not cut_off)
+        self._look(now_ns, connected)
         for switch, collector in self.collectors.items():
             if switch not in self.lost_switches:
                 collector.look(now_ns)
         return truths + self._new_memberships()
+
+    def speaking(self) -> list[str]:
+        """Nodes that may have something to say since this was asked last, in their order."""
+        nodes = self._speaking | self._around.concerned
+        self._speaking.clear()
+        return sorted(nodes & self.agents.keys(), key=self.cluster.node_index.__getitem__)
+
+    def _look(self, now_ns: int, connected: Connected) -> None:
+        """Poll the nodes that are due, and let those agents look that something concerns."""
+        concerned = self._around.concerned
+        if self.job.waits_longer(self._stall_ns, now_ns):
+            concerned |= {rank.node for rank in self.job.ranks.values()}
+        polled = self._poller.poll(now_ns, self._witness_of)
+        nodes = concerned.union(polled) & self.agents.keys()
+        concerned.clear()
+        self._speaking.update(nodes)
+        for node in sorted(nodes, key=self.cluster.node_index.__getitem__):
+            agent = self.agents[node]
+            cut_off = self._evidence[node].is_cut_off(now_ns)
+            agent.tick(now_ns, connected=connected(node) and not cut_off)
+            if agent.is_restless:
+                concerned.add(node)
+
+    def _witness_of(self, node: str) -> Witness | None:
+        agent = self.agents.get(node)
+        return None if agent is None else agent.witness
 
     def restart_agent(self, node: str, now_ns: int) -> Agent:
         """The agent's process died and is started again; the ranks know nothing of it."""
@@ -159,7 +189,6 @@ class Simulation:
         agent = Agent(
             node,
             self._around,
-            self.world[node],
             self._evidence[node],
             # what a node kept of its plans is void after a boot
             folder=self.folder / node if boot == 1 else self.folder / node / f"boot{boot}",
@@ -173,6 +202,7 @@ class Simulation:
         node, effect = symptom.node, symptom.effect
         if node in self.lost_nodes and not isinstance(effect, NodeReturned):
             return
+        self._around.concerned.add(node)
         if isinstance(effect, KernelLine):
             self.agents[node].witness.kernel_line(effect.text, effect.priority, at_ns)
         elif isinstance(effect, RankEffect):

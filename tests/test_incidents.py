@@ -20,7 +20,7 @@ from nemesis.schemas.facts import Record, encode_observation
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed
 from nemesis.schemas.observed import SampleTaken
 from nemesis.views.incidents import Incident, Incidents, NoIncidentError, first_seen, found
-from nemesis.views.shown import as_document, event_line, sample_blocks, telemetry_line
+from nemesis.views.shown import as_document, blocks_of, event_line, telemetry_line
 from nemesis.views.stories import as_document as incident_document
 from nemesis.views.stories import headline, story, verdict_text
 from tests.replay_logs import START_NS, Log
@@ -266,7 +266,7 @@ def test_an_incident_of_each_recording_was_recovered(path: Path) -> None:
 def test_blocks_of_a_sample_have_names_and_say_what_was_not_read() -> None:
     gpu = b"".join(value.to_bytes(8, "little", signed=True) for value in (5, ABSENT, 7, 0))
     sample = SampleTaken(node="n1", start_ns=1, n=1, at_ns=START_NS, gpu_count=2, gpu=gpu)
-    assert sample_blocks(sample)["gpu"] == [
+    assert blocks_of(sample)["gpu"] == [
         {"dram_ce_count": 5, "dram_ue_count": None},
         {"dram_ce_count": 7, "dram_ue_count": 0},
     ]
@@ -304,14 +304,14 @@ def test_a_refused_policy_is_shown_with_what_is_wrong_in_it() -> None:
 
 
 def test_channels_of_a_newer_producer_are_numbered_and_a_broken_block_is_left_out() -> None:
-    wide = SampleTaken(
-        node="n1", start_ns=1, n=1, at_ns=1, host=bytes(8 * (len(HOST_CHANNELS) + 2))
-    )
-    assert list(sample_blocks(wide)["host"][0])[-2:] == ["channel_9", "channel_10"]
+    known = len(HOST_CHANNELS)
+    names = [f"channel_{known}", f"channel_{known + 1}"]
+    wide = SampleTaken(node="n1", start_ns=1, n=1, at_ns=1, host=bytes(8 * (known + 2)))
+    assert list(blocks_of(wide)["host"][0])[-2:] == names
     torn = SampleTaken(node="n1", start_ns=1, n=1, at_ns=1, gpu_count=3, gpu=bytes(20))
-    assert sample_blocks(torn)["gpu"] == []
+    assert blocks_of(torn)["gpu"] == []
     none = SampleTaken(node="n1", start_ns=1, n=1, at_ns=1, gpu_count=2**31 - 1)
-    assert sample_blocks(none)["gpu"] == []
+    assert blocks_of(none)["gpu"] == []
 
 
 @pytest.mark.parametrize("space", ["telemetry.n1.sample", "events.note_added.i"])

@@ -8,7 +8,8 @@ import pytest
 from nemesis.schemas.channels import ABSENT, GPU_CHANNELS, NIC_CHANNELS
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.symptoms import GpuCounted, GpuLost, KernelLine, NodeLost, RankDies
-from nemesis.sim.telemetry.world import Load, World
+from nemesis.sim.telemetry.loads import Load
+from nemesis.sim.telemetry.world import World
 from nemesis.sim.topology.cluster_file import DEFAULT, BadClusterError, load_cluster
 from tests.planned import planned
 

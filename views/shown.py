@@ -1,6 +1,7 @@
 """Facts for people: one line each, blocks of integers as names and numbers."""
 
 import struct
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -9,20 +10,29 @@ from nemesis.processors.fold import Input
 from nemesis.schemas.channels import (
     ABSENT,
     GPU_CHANNELS,
+    GPU_STATE_CHANNELS,
     HOST_CHANNELS,
     NIC_CHANNELS,
+    NIC_STATE_CHANNELS,
     STEP_CHANNELS,
 )
 from nemesis.schemas.decided import PolicyRefused
 from nemesis.schemas.envelope import rfc3339
-from nemesis.schemas.observed import SampleTaken
+from nemesis.schemas.observed import DeviceStateRead, SampleTaken
 
-_BLOCKS: Final = (
-    ("gpu", "gpu_count", GPU_CHANNELS),
-    ("nic", "nic_count", NIC_CHANNELS),
-    ("host", "", HOST_CHANNELS),
-    ("steps", "step_count", STEP_CHANNELS),
-)
+_BLOCKS: Final[Mapping[type, tuple[tuple[str, str, tuple[str, ...]], ...]]] = {
+    SampleTaken: (
+        ("gpu", "gpu_count", GPU_CHANNELS),
+        ("nic", "nic_count", NIC_CHANNELS),
+        ("host", "", HOST_CHANNELS),
+        ("steps", "step_count", STEP_CHANNELS),
+    ),
+    DeviceStateRead: (
+        ("gpu", "gpu_count", GPU_STATE_CHANNELS),
+        ("nic", "nic_count", NIC_STATE_CHANNELS),
+    ),
+}
+"""By fact: each block, the field that counts its rows, and its columns."""
 _INT_BYTES: Final = 8
 
 
@@ -39,17 +49,17 @@ def as_document(item: Input) -> dict[str, Any]:
     if item.space == "events":
         return document | {"event": msgspec.Raw(record.payload)}
     value: dict[str, Any] = msgspec.to_builtins(item.value)
-    if isinstance(item.value, SampleTaken):
-        value |= {name: blocks for name, blocks in sample_blocks(item.value).items() if blocks}
+    if isinstance(item.value, SampleTaken | DeviceStateRead):
+        value |= {name: blocks for name, blocks in blocks_of(item.value).items() if blocks}
     return document | {"data": value}
 
 
-def sample_blocks(sample: SampleTaken) -> dict[str, list[dict[str, int | None]]]:
+def blocks_of(fact: SampleTaken | DeviceStateRead) -> dict[str, list[dict[str, int | None]]]:
     """Each block as one mapping a device, from channel to number; None where it was not read."""
     blocks: dict[str, list[dict[str, int | None]]] = {}
-    for name, count_field, channels in _BLOCKS:
-        raw: bytes = getattr(sample, name)
-        count = getattr(sample, count_field) if count_field else min(len(raw), 1)
+    for name, count_field, channels in _BLOCKS[type(fact)]:
+        raw: bytes = getattr(fact, name)
+        count = getattr(fact, count_field) if count_field else min(len(raw), 1)
         blocks[name] = _rows(raw, count, channels)
     return blocks
 
@@ -77,6 +87,8 @@ def telemetry_line(item: Input) -> str:
         return f"{start} ? {item.error}"
     if isinstance(data, SampleTaken):
         return f"{start} {_sample_text(data)}".rstrip()
+    if isinstance(data, DeviceStateRead):
+        return f"{start} {_state_text(data)}".rstrip()
     fields: dict[str, Any] = msgspec.to_builtins(data)
     for name in ("node", "start_ns", "n", "at_ns"):
         fields.pop(name, None)
@@ -101,7 +113,7 @@ def _rows(raw: bytes, count: int, channels: tuple[str, ...]) -> list[dict[str, i
 
 def _sample_text(sample: SampleTaken) -> str:
     """GPUs: power, temperature, load, ECC errors; NICs that are up; the step of its ranks."""
-    blocks = sample_blocks(sample)
+    blocks = blocks_of(sample)
     gpus, nics, steps = blocks["gpu"], blocks["nic"], blocks["steps"]
     parts: list[str] = []
     if gpus:
@@ -115,6 +127,19 @@ def _sample_text(sample: SampleTaken) -> str:
         parts.append(f"NICs up {_total(nics, 'port_up')}/{len(nics)}")
     if steps:
         parts.append(f"step {_range(steps, 'step')}")
+    return "  ".join(parts)
+
+
+def _state_text(state: DeviceStateRead) -> str:
+    """GPUs: PCIe and NVLink; NICs: what was lost."""
+    blocks = blocks_of(state)
+    gpus, nics = blocks["gpu"], blocks["nic"]
+    parts: list[str] = []
+    if gpus:
+        parts.append(f"{len(gpus)} GPUs PCIe x{_range(gpus, 'pcie_width')}")
+        parts.append(f"NVLinks up {_range(gpus, 'nvlink_up_count')}")
+    if nics:
+        parts.append(f"NIC discards {_total(nics, 'discard_count', 'tx_discard_count')}")
     return "  ".join(parts)
 
 

@@ -46,16 +46,20 @@ def samples(
     """Samples of `nodes_count` nodes round and round, for ever, seen at `now_ns()`."""
     world = World(cluster, seed)
     world.advance(period_ns, dict.fromkeys(cluster.node_names, "training"))
-    polls = [
-        (world[n].gpu_block("training"), world[n].nic_block(), world[n].host_block("training"))
-        for n in cluster.node_names
-    ]
+    polls = [world[node].poll("training") for node in cluster.node_names]
     origins = [Origin(f"load{at:05d}", start_ns=start_ns) for at in range(nodes_count)]
     subjects = [telemetry_subject(origin.node, "sample") for origin in origins]
     for number in count():
         at = number % nodes_count
-        gpu, nic, host = polls[at % len(polls)]
-        sample = sample_of(origins[at], now_ns(), period_ns=period_ns, gpu=gpu, nic=nic, host=host)
+        poll = polls[at % len(polls)]
+        sample = sample_of(
+            origins[at],
+            now_ns(),
+            period_ns=period_ns,
+            gpu=poll.gpu[0],
+            nic=poll.nic[0],
+            host=poll.host[0],
+        )
         yield Message(subject=subjects[at], payload=encode_observation(sample))
 
 

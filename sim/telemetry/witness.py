@@ -6,12 +6,13 @@ be sent piles up in `observations`.
 
 from typing import Final
 
+from nemesis.producers.device_state import device_state_of
 from nemesis.producers.inventory import inventory_of
 from nemesis.producers.kernel import KernelLines
 from nemesis.producers.log_line import log_line_of
 from nemesis.producers.origin import Origin
 from nemesis.producers.process import exit_of
-from nemesis.producers.sample import sample_of
+from nemesis.producers.sample import Block, sample_of
 from nemesis.producers.setting import setting_of
 from nemesis.schemas.codes import LogSource
 from nemesis.schemas.observed import Observation
@@ -20,7 +21,7 @@ from nemesis.sim.jobs.ranks import Rank, pid_of
 from nemesis.sim.jobs.recorder import missing, recorded
 from nemesis.sim.jobs.rows import step_rows
 from nemesis.sim.telemetry.evidence import Evidence
-from nemesis.sim.telemetry.world import Load, NodeDevices
+from nemesis.sim.telemetry.loads import Load
 from nemesis.sim.topology.cluster import SETTINGS, Cluster
 
 MS: Final = 1_000_000
@@ -34,19 +35,16 @@ class Witness:
         self,
         cluster: Cluster,
         job: Job,
-        devices: NodeDevices,
         origin: Origin,
         evidence: Evidence,
     ) -> None:
         self.observations: list[Observation] = []
         self._cluster: Final = cluster
         self._job: Final = job
-        self._devices: Final = devices
         self._evidence: Final = evidence
         self.origin: Final = origin
         self._kernel: Final = KernelLines(origin)
         self._period_ns: Final = cluster.cluster.sample_period_ms * MS
-        self._sampled_ns = origin.start_ns - self._period_ns
         self._dumped: set[tuple[int, int]] = set()
 
     @property
@@ -109,13 +107,31 @@ class Witness:
             )
         )
 
+    def polled(self, now_ns: int, gpu: Block, nic: Block, host: Block) -> None:
+        """The node's devices and ranks were read; what the kernel held back is told as well."""
+        self.observations += self._kernel.flush(now_ns)
+        if not self._evidence.polls():
+            return
+        rows = step_rows(self._job, [rank.number for rank in self.ranks], now_ns)
+        self.observations.append(
+            sample_of(
+                self.origin,
+                now_ns,
+                period_ns=self._period_ns,
+                gpu=gpu,
+                nic=nic,
+                host=host,
+                steps=rows if len(rows) else None,
+                job=self._job.name if len(rows) else "",
+            )
+        )
+
+    def stated(self, now_ns: int, gpu: Block, nic: Block) -> None:
+        """What samples leave out of the devices was read."""
+        self.observations.append(device_state_of(self.origin, now_ns, gpu=gpu, nic=nic))
+
     def look(self, now_ns: int) -> None:
-        """Take a sample where one is due, and flight recorders where the job stalls."""
-        if now_ns - self._sampled_ns >= self._period_ns:
-            self._sampled_ns = now_ns
-            self.observations += self._kernel.flush(now_ns)
-            if self._evidence.polls():
-                self._sample(now_ns)
+        """Take flight recorders where the job stalls."""
         if self.stalled(now_ns):
             self.dump(now_ns)
 
@@ -152,19 +168,3 @@ class Witness:
             for rank, since in zip(alive, waits, strict=True)
         )
         return "stalled" if stalled else "training"
-
-    def _sample(self, now_ns: int) -> None:
-        load = self.load(now_ns)
-        rows = step_rows(self._job, [rank.number for rank in self.ranks], now_ns)
-        self.observations.append(
-            sample_of(
-                self.origin,
-                now_ns,
-                period_ns=self._period_ns,
-                gpu=self._devices.gpu_block(load),
-                nic=self._devices.nic_block(),
-                host=self._devices.host_block(load),
-                steps=rows if len(rows) else None,
-                job=self._job.name if len(rows) else "",
-            )
-        )

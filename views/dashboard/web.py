@@ -23,7 +23,7 @@ from nemesis.views.dashboard.live import Live
 from nemesis.views.dashboard.replays import Replay, Replays, open_replay
 from nemesis.views.dashboard.sse import Streams
 from nemesis.views.incidents import first_seen
-from nemesis.views.shown import as_document, sample_blocks
+from nemesis.views.shown import as_document, blocks_of
 
 STATIC: Final = Path(__file__).with_name("static")
 UPLOAD_BYTES_MAX: Final = 64 * 2**20
@@ -184,7 +184,7 @@ async def _sample(live: Live, node: str) -> dict[str, Any] | None:
     item = Input(record) if record is not None else None
     if record is None or item is None or item.decoded() is None:
         return None
-    blocks = sample_blocks(item.value)
+    blocks = blocks_of(item.value)
     return {"stored_ms": record.stored_ns // 1_000_000, "gpus": blocks["gpu"]}
 
 

@@ -6,7 +6,8 @@ grace it follows what the job said before (`on_log_loss`), once, under the next 
 together with more than half of the job's nodes. The wire is elsewhere (sim/link.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -40,9 +41,9 @@ class Surroundings(msgspec.Struct, frozen=True):
     """What all agents of a run share."""
 
     cluster: Cluster
-    job: Job
-    submitted: JobSubmitted
-    rendezvous: Rendezvous
+    jobs: Mapping[str, Job]
+    submitted: Mapping[str, JobSubmitted]
+    rendezvous: Mapping[str, Rendezvous]
     concerned: set[str]
     """Nodes whose agents have something to look at or to say, or may have soon."""
 
@@ -67,10 +68,14 @@ class Agent:
         self.is_cut_off = False
         """Nothing reaches it, and nothing that it says reaches anybody."""
         origin = SeenOrigin(node, evidence, start_ns=start_ns, boot_id=boot_id)
-        self.witness: Final = Witness(around.cluster, around.job, origin, evidence)
+        home = around.cluster.job_on(node) or around.cluster.job
+        self._home: Final = home.name
+        self._job = around.jobs[self._home]
+        """Whose ranks it serves: those of the job that the cluster gave it to; on a spare, of the
+        job whose plan came last."""
+        self.witness: Final = Witness(around.cluster, self._job, origin, evidence)
         self._around: Final = around
-        self._job: Final = around.job
-        self._submitted_ranks: Final = around.cluster.ranks_of(node)
+        self._changes_seen = -1
         self._away_since_ns: int | None = None
         self._reported: tuple[tuple[object, ...], ...] = ()
         self._reports_count = 0
@@ -80,6 +85,7 @@ class Agent:
         self._accepted: Accepted | None = None
         if self._plan_path.exists():
             self._accepted = msgspec.json.decode(self._plan_path.read_bytes(), type=Accepted)
+            self._serve(self._accepted.plan.job)
 
     @property
     def ranks(self) -> list[Rank]:
@@ -103,27 +109,32 @@ class Agent:
 
     def tick(self, now_ns: int, *, connected: bool) -> None:
         """Look at the node: many times a second while it is restless, at its polls otherwise."""
-        for rank in self.ranks:
-            if rank.stage == "failed":
-                self._bury(rank, now_ns)
+        if self._has_news:
+            for rank in self.ranks:
+                if rank.stage == "failed":
+                    self._bury(rank, now_ns)
         self.witness.look(now_ns)
         self.is_cut_off = not connected
         if connected:
             self._away_since_ns = None
         else:
             self._without_log(now_ns)
-        self.report_changes(now_ns)
+        if self._has_news:
+            self._changes_seen = self._job.changes_count.get(self.node, 0)
+            self.report_changes(now_ns)
 
     def follow(self, plan: Plan, now_ns: int) -> PlanAnswer:
         """Judge a plan, do what it says if it counts, and say how things stand."""
         outcome: Outcome
         self._around.concerned.add(self.node)
-        if plan.job != self._around.submitted.job:
-            outcome, why = "unknown_job", f"{self.node} runs {self._around.submitted.job}"
+        if not self._can_serve(plan.job):
+            outcome, why = "unknown_job", f"{self.node} runs {self._job.name}"
         else:
-            last = self._accepted.plan if self._accepted else None
+            ours = self._accepted if plan.job == self._job.name else None
+            last = ours.plan if ours else None
             outcome, why = judge(plan, node=self.node, boot_id=self.boot_id, last=last)
         if outcome == "accepted" and plan.kind != "observe":
+            self._serve(plan.job)
             if plan.kind == "hold":
                 self.witness.dump(now_ns)  # before what they wait in is aborted
             self._accept(Accepted(plan=plan), now_ns)
@@ -155,7 +166,7 @@ class Agent:
                 boot_id=self.boot_id,
                 start_ns=self.start_ns,
                 n=self._reports_count,
-                job=self._around.submitted.job,
+                job=self._job.name,
                 epoch=accepted.epoch if accepted else 0,
                 kind=accepted.kind if accepted else "membership",
                 ranks=self._states(),
@@ -163,6 +174,22 @@ class Agent:
                 members=agreed,
             )
         )
+
+    @property
+    def _has_news(self) -> bool:
+        return self._job.changes_count.get(self.node, 0) != self._changes_seen
+
+    def _can_serve(self, job: str) -> bool:
+        """Whether the node's ranks are those of a job, or can be."""
+        if job == self._job.name:
+            return True
+        idle = all(rank.stage in ("fenced", "left", "failed") for rank in self.ranks)
+        return idle and job in self._around.submitted
+
+    def _serve(self, job: str) -> None:
+        if job != self._job.name:
+            self._job = self.witness.job = self._around.jobs[job]
+            self._accepted, self._changes_seen = None, -1
 
     def _standing(self) -> tuple[Plan | None, str]:
         """The last plan, and the members of its epoch where agents made it alone."""
@@ -198,7 +225,7 @@ class Agent:
                 if rank.stage == "running" and self._same_group_as_dead(rank, died):
                     deed = Deed("hold", rank.number)
                     self._do(deed, epoch=rank.epoch, now_ns=now_ns, by="agent")
-        submitted, accepted = self._around.submitted, self._accepted
+        submitted, accepted = self._around.submitted[self._job.name], self._accepted
         plan = accepted.plan if accepted else None
         grace_ns = plan.grace_ns if plan else submitted.grace_ns
         what = plan.on_log_loss if plan else submitted.on_log_loss
@@ -219,7 +246,7 @@ class Agent:
         epoch = held[0].epoch + 1
         place = {rank.number: rank.node for rank in self._job.ranks.values()}
         offered = self.ranks if restart else held
-        members = self._around.rendezvous.come(
+        members = self._around.rendezvous[self._job.name].come(
             epoch,
             self.node,
             [rank.number for rank in offered],
@@ -229,7 +256,7 @@ class Agent:
         if members is None:
             return
         plan = Plan(
-            job=self._around.submitted.job,
+            job=self._job.name,
             epoch=epoch,
             kind="membership",
             members=format_ranks(members),
@@ -251,7 +278,8 @@ class Agent:
 
     def _carry_out(self, accepted: Accepted, now_ns: int) -> None:
         plan = accepted.plan
-        for deed in deeds(plan, self.node, self.ranks, self._submitted_ranks):
+        submitted = self._around.cluster.ranks_of(self.node) if plan.job == self._home else ()
+        for deed in deeds(plan, self.node, self.ranks, submitted):
             by = "agent" if accepted.by_itself else "plan"
             self._do(deed, epoch=plan.epoch, now_ns=now_ns, by=by, plan=plan)
 
@@ -268,7 +296,7 @@ class Agent:
             simple[deed.doing](number)
         else:
             assert plan is not None, f"{deed.doing} without a plan"
-            members = parse_ranks(plan.members)
+            members = _members(plan.members)
             if deed.doing == "join":
                 job.join(number, epoch, members, now_ns)
             else:
@@ -286,6 +314,12 @@ class Agent:
         )
         with self._journal_path.open("ab") as file:
             file.write(msgspec.json.encode(done) + b"\n")
+
+
+@lru_cache(maxsize=16)
+def _members(ranks: str) -> frozenset[int]:
+    """One set for all ranks that are told of it."""
+    return frozenset(parse_ranks(ranks))
 
 
 def read_journal(folder: Path) -> list[Done]:

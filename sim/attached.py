@@ -27,7 +27,7 @@ from nemesis.sim.clock import SimClock
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.scenario import Scenario
 from nemesis.sim.faults.symptoms import Fault
-from nemesis.sim.operator import BY, REASON, demo_policy, publish, submission
+from nemesis.sim.operator import BY, REASON, demo_policy, publish, submissions
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.stage import Stage, wire_roles
 from nemesis.sim.topology.cluster import Cluster
@@ -82,7 +82,7 @@ async def run(
         cluster = await _submit(log, options.cluster, clock.start_ns)
     simulation = Simulation(
         cluster,
-        submission(cluster, clock.start_ns),
+        submissions(cluster, clock.start_ns),
         plan_faults(cluster, options.scenario.faults, options.seed),
         seed=options.seed,
         folder=options.folder / cluster.job.name,
@@ -133,28 +133,29 @@ async def _refuse_second(log: Log, cluster: Cluster, listen: Callable[[], Awaita
 
 
 async def _submit(log: Log, cluster: Cluster, at_ns: int) -> Cluster:
-    """Do what a person would do before; the cluster under the name of its job."""
+    """Do what a person would do before; the cluster under the names of its jobs."""
     await activate(log)
-    name = cluster.job.name
     submitted = await subjects(log, "nemesis.events.job_submitted.*")
     ended = await subjects(log, "nemesis.events.job_ended.*")
     known = {name_of(subject.rpartition(".")[2]) for subject in submitted}
     over = {name_of(subject.rpartition(".")[2]) for subject in ended}
-    of_name = sorted(job for job in known if job == name or job.startswith(f"{name}-"))
-    ours = [job for job in of_name if await _is_ours(log, job)]
-    acts: list[tuple[Operation, str]] = [
-        (JobEnded(at_ns=at_ns, by=BY, reason="its simulation is gone", job=job), job)
-        for job in ours
-        if job not in over
-    ]
+    acts: list[tuple[Operation, str]] = []
     if not await subjects(log, "nemesis.events.policy_applied.*"):
         policy = msgspec.Raw(msgspec.json.encode(demo_policy()))
         acts.append((PolicyApplied(at_ns=at_ns, by=BY, reason=REASON, policy=policy), "policy"))
-    if of_name:
-        number = next(n for n in count(len(of_name) + 1) if f"{name}-{n}" not in known)
-        job = replace(cluster.job, name=f"{name}-{number}")
-        cluster = replace(cluster, jobs=(job, *cluster.jobs[1:]))
-    acts.append((submission(cluster, at_ns), cluster.job.name))
+    renamed = list(cluster.jobs)
+    for place, job in enumerate(cluster.jobs):
+        prefix = f"{job.name}-"
+        of_name = sorted(each for each in known if each == job.name or each.startswith(prefix))
+        gone = [each for each in of_name if each not in over and await _is_ours(log, each)]
+        for each in gone:
+            reason = "its simulation is gone"
+            acts.append((JobEnded(at_ns=at_ns, by=BY, reason=reason, job=each), each))
+        if of_name:
+            number = next(n for n in count(len(of_name) + 1) if f"{prefix}{n}" not in known)
+            renamed[place] = replace(job, name=f"{prefix}{number}")
+    cluster = replace(cluster, jobs=tuple(renamed))
+    acts += ((submitted, submitted.job) for submitted in submissions(cluster, at_ns))
     await publish(log, acts, at_ns)
     return cluster
 
@@ -177,7 +178,8 @@ def _next_faults(simulation: Simulation, options: Attached, turn: int) -> list[F
 
 
 def _works(simulation: Simulation, fault: Fault) -> bool:
-    ranks = simulation.job.ranks
+    job = simulation.cluster.job_on(fault.node)
+    ranks = simulation.jobs[job.name].ranks if job else {}
     return fault.node not in simulation.lost_nodes and all(
-        ranks[number].stage == "running" for number in fault.lost_ranks
+        number in ranks and ranks[number].stage == "running" for number in fault.lost_ranks
     )

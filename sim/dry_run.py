@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nemesis.sim.faults.symptoms import Fault, Symptom
-from nemesis.sim.operator import submission
+from nemesis.sim.operator import submissions
 from nemesis.sim.params import Params
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.topology.cluster import Cluster
@@ -32,7 +32,7 @@ def weighed(
     """The faults with what of their evidence will be delivered, in a `folder` that is empty."""
     weigher = Weigher(faults, params.truth, start_ns=start_ns)
     simulation = Simulation(
-        cluster, submission(cluster, start_ns), faults, seed=seed, folder=folder, start_ns=start_ns
+        cluster, submissions(cluster, start_ns), faults, seed=seed, folder=folder, start_ns=start_ns
     )
     simulation.afflict(defects)
     now_ns = start_ns

@@ -35,7 +35,7 @@ from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.scenario import Scenario
 from nemesis.sim.faults.symptoms import Symptom
 from nemesis.sim.hands import NAME, Hands
-from nemesis.sim.operator import beginning, messages, submission
+from nemesis.sim.operator import beginning, messages, submissions
 from nemesis.sim.params import Params
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.topology.cluster import Cluster
@@ -113,7 +113,7 @@ def run_offline(
         )
     simulation = Simulation(
         cluster,
-        submission(cluster, START_NS),
+        submissions(cluster, START_NS),
         faults,
         seed=seed,
         folder=folder,

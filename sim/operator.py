@@ -37,21 +37,27 @@ def demo_policy(mode: Mode = "act") -> Policy:
     )
 
 
-def submission(cluster: Cluster, at_ns: int) -> JobSubmitted:
-    """The cluster's job as a person submits it."""
-    job = cluster.job
-    return JobSubmitted(
-        at_ns=at_ns,
-        by=BY,
-        reason=REASON,
-        job=job.name,
-        nodes=cluster.job_nodes,
-        ranks_per_node=cluster.ranks_per_node,
-        spares=cluster.spares,
-        world_min=job.world_min,
-        on_log_loss=job.on_log_loss,
-        grace_ns=round(job.grace_s * 1e9),
-    )
+def submissions(cluster: Cluster, at_ns: int) -> list[JobSubmitted]:
+    """The cluster's jobs as a person submits them; spares are spares of all."""
+    return [
+        JobSubmitted(
+            at_ns=at_ns,
+            by=BY,
+            reason=REASON,
+            job=job.name,
+            nodes=cluster.nodes_of(job),
+            ranks_per_node=cluster.ranks_per_node,
+            spares=cluster.spares,
+            tp=job.tp,
+            pp=job.pp,
+            cp=job.cp,
+            ep=job.ep,
+            world_min=job.world_min,
+            on_log_loss=job.on_log_loss,
+            grace_ns=round(job.grace_s * 1e9),
+        )
+        for job in cluster.jobs
+    ]
 
 
 async def set_up(
@@ -72,7 +78,7 @@ async def set_up(
 def beginning(
     cluster: Cluster, versions: Mapping[str, Iterable[int]], at_ns: int, mode: Mode = "act"
 ) -> list[tuple[Operation, str]]:
-    """Policy, then the newest version of each processor, then the job, each with its key."""
+    """Policy, then the newest version of each processor, then the jobs, each with its key."""
     policy = msgspec.Raw(msgspec.json.encode(demo_policy(mode)))
     acts: list[tuple[Operation, str]] = [
         (PolicyApplied(at_ns=at_ns, by=BY, reason=REASON, policy=policy), "policy")
@@ -82,7 +88,7 @@ def beginning(
             at_ns=at_ns, by=BY, reason=REASON, name=name, version=max(versions[name])
         )
         acts.append((activated, name))
-    acts.append((submission(cluster, at_ns), cluster.job.name))
+    acts += ((submitted, submitted.job) for submitted in submissions(cluster, at_ns))
     return acts
 
 

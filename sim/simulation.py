@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from nemesis.schemas.operated import JobSubmitted
-from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.sim.agent import Agent, Surroundings
 from nemesis.sim.faults.symptoms import (
     Fault,
@@ -44,7 +43,7 @@ from nemesis.sim.faults.symptoms import (
     Symptom,
 )
 from nemesis.sim.jobs.job import Job
-from nemesis.sim.jobs.steps import StepDone
+from nemesis.sim.jobs.network import Network
 from nemesis.sim.rendezvous import Rendezvous
 from nemesis.sim.telemetry.evidence import Evidence
 from nemesis.sim.telemetry.fabric import Collector, Fabric
@@ -53,6 +52,7 @@ from nemesis.sim.telemetry.witness import Witness
 from nemesis.sim.telemetry.world import World
 from nemesis.sim.topology.cluster import Cluster
 from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed, injected
+from nemesis.sim.truth.memberships import Memberships
 
 Connected = Callable[[str], bool]
 ERR: Final = 3  # KERN_ERR
@@ -66,7 +66,7 @@ class Simulation:
     def __init__(
         self,
         cluster: Cluster,
-        submitted: JobSubmitted,
+        submitted: Sequence[JobSubmitted],
         faults: Sequence[Fault],
         *,
         seed: int,
@@ -74,9 +74,20 @@ class Simulation:
         start_ns: int,
     ) -> None:
         self.cluster: Final = cluster
-        self.job: Final = Job(
-            cluster.job, cluster.job_nodes, cluster.ranks_per_node, seed, start_ns=start_ns
-        )
+        network = Network()
+        self.jobs: Final = {
+            model.name: Job(
+                model,
+                cluster.nodes_of(model),
+                cluster.ranks_per_node,
+                seed,
+                start_ns=start_ns,
+                network=network,
+            )
+            for model in cluster.jobs
+        }
+        self.job: Final = self.jobs[cluster.job.name]
+        """The first one."""
         self.world: Final = World(cluster, seed)
         self.fabric: Final = Fabric(cluster)
         period_ns = FABRIC_POLLS * cluster.cluster.sample_period_ms * 1_000_000
@@ -99,18 +110,18 @@ class Simulation:
         self._now_ns = start_ns
         self.folder: Final = folder
         self._around: Final = Surroundings(
-            cluster, self.job, submitted, Rendezvous(world_min=submitted.world_min), set()
+            cluster,
+            self.jobs,
+            {each.job: each for each in submitted},
+            {each.job: Rendezvous(world_min=each.world_min) for each in submitted},
+            set(),
         )
         self._evidence: Final = {node: Evidence(node, seed) for node in cluster.node_names}
         self.agents: Final = {node: self._agent(node, start_ns) for node in cluster.node_names}
         self.faults: Final[list[Fault]] = []
         self._onsets: Final[list[Fault]] = []
         self._symptoms: Final[list[tuple[int, int, Symptom]]] = []
-        self._epochs_seen: Final[set[int]] = set()
-        self._steps_seen_count = 0
-        model = cluster.job
-        self._step_ns: Final = (model.step_ms + model.allreduce_ms) * 1_000_000
-        self._stall_ns: Final = model.stall_steps * self._step_ns
+        self._memberships: Final = {name: Memberships(job) for name, job in self.jobs.items()}
         for fault in faults:
             self.inject(fault)
 
@@ -141,17 +152,23 @@ class Simulation:
         truths: list[FaultInjected | MembershipFormed] = []
         while self._onsets and self._start_ns + self._onsets[0].began_ns <= now_ns:
             self.faults_injected_count += 1
-            truths.append(injected(self._onsets.pop(0), self._start_ns))
+            fault = self._onsets.pop(0)
+            job = self.cluster.job_on(fault.node) if fault.node else None
+            truths.append(injected(fault, self._start_ns, job.name if job else ""))
         while self._symptoms and self._symptoms[0][0] <= now_ns:
             at_ns, _, symptom = self._symptoms.pop(0)
-            self.job.advance(at_ns)
+            self._advance_jobs(at_ns)
             self._strike(symptom, at_ns)
-        self.job.advance(now_ns)
+        self._advance_jobs(now_ns)
         self._look(now_ns, connected)
         for switch, collector in self.collectors.items():
             if switch not in self.lost_switches:
                 collector.look(now_ns)
-        return truths + self._new_memberships()
+        return truths + [entry for each in self._memberships.values() for entry in each.formed()]
+
+    def _advance_jobs(self, now_ns: int) -> None:
+        for job in self.jobs.values():
+            job.advance(now_ns)
 
     def speaking(self) -> list[str]:
         """Nodes that may have something to say since this was asked last, in their order."""
@@ -162,8 +179,9 @@ class Simulation:
     def _look(self, now_ns: int, connected: Connected) -> None:
         """Poll the nodes that are due, and let those agents look that something concerns."""
         concerned = self._around.concerned
-        if self.job.waits_longer(self._stall_ns, now_ns):
-            concerned |= {rank.node for rank in self.job.ranks.values()}
+        for job in self.jobs.values():
+            if job.waits_longer(job.model.stall_ns, now_ns):
+                concerned |= {rank.node for rank in job.ranks.values()}
         polled = self._poller.poll(now_ns, self._witness_of)
         nodes = concerned.union(polled) & self.agents.keys()
         concerned.clear()
@@ -219,13 +237,15 @@ class Simulation:
     def _strike_node(self, effect: NodeEffect, node: str, at_ns: int) -> None:
         match effect:
             case Slowed():
-                self.job.slow(node, effect.index, effect.per_mille)
+                for job in self.jobs.values():
+                    job.slow(node, effect.index, effect.per_mille)
             case SettingChanged():
                 witness = self.agents[node].witness
                 witness.setting(effect.component, effect.name, effect.value, at_ns)
             case NodeLost():
-                for rank in self.job.on_node(node):
-                    self.job.kill(rank.number, 0)
+                for job in self.jobs.values():
+                    for rank in job.on_node(node):
+                        job.kill(rank.number, 0)
                 self.lost_nodes.add(node)
                 self._boots[node] = self._boots.get(node, 1) + 1
                 del self.agents[node]
@@ -238,46 +258,48 @@ class Simulation:
         """Boot a node that was lost: nothing of what it ran is known to it."""
         if node not in self.lost_nodes:
             return
-        for rank in self.job.on_node(node):
-            self.job.fence(rank.number)
+        for job in self.jobs.values():
+            for rank in job.on_node(node):
+                job.fence(rank.number)
         self.lost_nodes.discard(node)
         self.world[node].boot()
         self.agents[node] = self._agent(node, at_ns)
 
     def _strike_rank(self, effect: RankEffect, node: str, at_ns: int) -> None:
-        rank = self.job.ranks.get(effect.rank)
-        if rank is None or rank.node != node:
+        there = (job for job in self.jobs.values() if effect.rank in job.numbers_on(node))
+        job = next(there, None)
+        if job is None:
             return  # it moved away before
         match effect:
             case RankStuck():
-                self.job.stick(effect.rank)
+                job.stick(effect.rank)
             case RankDies():
-                self.job.kill(effect.rank, effect.returncode)
+                job.kill(effect.rank, effect.returncode)
             case RankGivesUp():
-                self._give_up(effect, node, at_ns)
+                self._give_up(job, effect, node, at_ns)
             case RankStrays():
-                self.job.stray(effect.rank, effect.differs_in)
+                job.stray(effect.rank, effect.differs_in)
             case RankDelayed():
-                self.job.delay(effect.rank, effect.delay_ns, effect.waits_for)
+                job.delay(effect.rank, effect.delay_ns, effect.waits_for)
             case RankPrints():
                 witness = self.agents[node].witness
                 witness.printed(effect.rank, effect.source, effect.text, at_ns)
             case RankReads():
-                self.job.readings[effect.rank] = dict(effect.readings)
+                job.readings[effect.rank] = dict(effect.readings)
             case _:
                 assert_never(effect)
 
-    def _give_up(self, effect: RankGivesUp, node: str, at_ns: int) -> None:
+    def _give_up(self, job: Job, effect: RankGivesUp, node: str, at_ns: int) -> None:
         """Who got on meanwhile has nothing to give up; a hold comes too late for a watchdog."""
-        rank = self.job.ranks[effect.rank]
+        rank = job.ranks[effect.rank]
         alive = rank.stage in ("running", "held")
-        step_ns = self._step_ns
-        since_ns = self.job.waiting_since_ns(effect.rank, at_ns) or rank.ready_ns
+        step_ns = job.model.step_ns
+        since_ns = job.waiting_since_ns(effect.rank, at_ns) or rank.ready_ns
         if not alive or at_ns - since_ns < max(step_ns, effect.patience_ns - step_ns):
             return
         for line in effect.lines:
             self.agents[node].witness.kernel_line(line, ERR, at_ns)
-        self.job.kill(effect.rank, effect.returncode)
+        job.kill(effect.rank, effect.returncode)
 
     def _strike_network(self, effect: NetworkEffect, node: str, at_ns: int) -> None:
         match effect:
@@ -290,10 +312,12 @@ class Simulation:
             case SwitchLost() | SwitchReturned():
                 self._turn_switch(effect.switch, at_ns, up=isinstance(effect, SwitchReturned))
             case NicSlowed():
-                self.job.congest(node, effect.nic, effect.per_mille)
+                for job in self.jobs.values():
+                    job.congest(node, effect.nic, effect.per_mille)
             case NicMute():
                 self.world[node].suffer(effect)
-                self.job.cut(node, effect.nic)
+                for job in self.jobs.values():
+                    job.cut(node, effect.nic)
             case NicCounted() | NicRises() | NicReads():
                 self.world[node].suffer(effect)
             case _:
@@ -318,39 +342,15 @@ class Simulation:
         """Both ends see it, and the rank behind it is cut off or reached again."""
         self.world[node].turn_link(effect.nic, up=effect.up)
         self.fabric.turn(self._port(node, effect.nic), up=effect.up)
-        if effect.up:
-            self.job.mend(node, effect.nic, at_ns)
-        else:
-            self.job.cut(node, effect.nic)
+        for job in self.jobs.values():
+            if effect.up:
+                job.mend(node, effect.nic, at_ns)
+            else:
+                job.cut(node, effect.nic)
 
     def _port(self, node: str, nic: int) -> str:
         return self.cluster.nics_of(node)[nic].switch_port
 
-    def _new_memberships(self) -> list[FaultInjected | MembershipFormed]:
-        """The first steps of epochs, and those that ended a stall."""
-        truths: list[FaultInjected | MembershipFormed] = []
-        history, seen = self.job.history, self._steps_seen_count
-        for at in range(seen, len(history)):
-            done = history[at]
-            waited_ns = done.at_ns - history[at - 1].at_ns if at else 0
-            if done.epoch not in self._epochs_seen or waited_ns > self._stall_ns:
-                self._epochs_seen.add(done.epoch)
-                truths.append(self._standing(done, waited_ns))
-        self._steps_seen_count = len(history)
-        return truths
-
     def standing(self) -> MembershipFormed | None:
-        """How the job stands after its newest step; None before the first."""
-        return self._standing(self.job.history[-1]) if self.job.history else None
-
-    def _standing(self, done: StepDone, waited_ns: int = 0) -> MembershipFormed:
-        return MembershipFormed(
-            at_ns=done.at_ns,
-            epoch=done.epoch,
-            step=done.step,
-            world=done.world,
-            members=format_ranks(done.members),
-            since_last_step_ns=waited_ns,
-            redone_count=self.job.redone_count,
-            restarts_count=self.job.restarts_count,
-        )
+        """How the first job stands after its newest step; None before that."""
+        return self._memberships[self.job.name].standing()

@@ -20,7 +20,7 @@ from nemesis.sim.faults.symptoms import (
     NicCounted,
     NicRises,
 )
-from nemesis.sim.operator import submission
+from nemesis.sim.operator import submissions
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.telemetry.loads import LOADS, TRAINING
 from nemesis.sim.telemetry.poller import staggered_ns
@@ -119,7 +119,7 @@ def facts(folder: Path, *, seconds: int) -> list[DeviceStateRead | SampleTaken]:
     """What NODE tells of its devices while a GPU's PCIe link gets narrower after 20 s."""
     narrow = (20.0, GpuReads(2, (("pcie_width", 8),)))
     simulation = Simulation(
-        CLUSTER, submission(CLUSTER, START), [fault(narrow)], seed=7, folder=folder, start_ns=START
+        CLUSTER, submissions(CLUSTER, START), [fault(narrow)], seed=7, folder=folder, start_ns=START
     )
     seen: list[DeviceStateRead | SampleTaken] = []
     for at in range(1, seconds * 4 + 1):

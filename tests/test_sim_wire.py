@@ -91,7 +91,7 @@ async def cell(folder: Path, *, speed: float = 10.0) -> AsyncIterator[Cell]:
         )
         simulation = Simulation(
             CLUSTER,
-            submitted,
+            [submitted],
             (),
             seed=7,
             folder=folder / "agents",

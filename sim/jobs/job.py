@@ -100,6 +100,7 @@ class Job:
             last_ns=model.allreduce_ms * MS,
         )
         self._oldest_ns: int | None = None
+        self._waits: tuple[int, Ranks] | None = None
         self._begin(np.arange(len(places)), start_ns)
 
     def advance(self, now_ns: int) -> None:
@@ -124,12 +125,15 @@ class Job:
 
     def waits_ns(self, now_ns: int) -> Ranks:
         """For each rank: since when it waits in a collective; NEVER_NS: it does not."""
+        if self._waits is not None and self._waits[0] == now_ns:
+            return self._waits[1]
         table = self.table
         arrived_ns = table.ready_ns
         if not self.layout.is_plain and self.is_stalled:
             arrived_ns = self.standings.now().waiting_since_ns()
         waits = (table.stage == RUNNING) & (arrived_ns <= now_ns)
-        return np.where(waits, arrived_ns, NEVER_NS)
+        self._waits = (now_ns, np.where(waits, arrived_ns, NEVER_NS))
+        return self._waits[1]
 
     def waits_longer(self, limit_ns: int, now_ns: int) -> bool:
         """Whether any rank may wait for longer than this: False is certain, and cheap."""
@@ -146,6 +150,10 @@ class Job:
     def on_node(self, node: str) -> list[Rank]:
         """The ranks whose processes run, or ran last, on a node."""
         return list(self._on_node.get(node, ()))
+
+    def numbers_on(self, node: str) -> list[int]:
+        """Their numbers."""
+        return [rank.number for rank in self._on_node.get(node, ())]
 
     def stick(self, number: int) -> None:
         """The rank's GPU computes no more: it never finishes what it is at."""
@@ -310,7 +318,7 @@ class Job:
         table.ready_ns[ranks] = table.began_ns[ranks] + table.compute_ns[ranks]
         works = (table.stopped_ns == NEVER_NS) & (table.halted_ns == NEVER_NS)
         table.ready_ns[~works] = NEVER_NS
-        self._oldest_ns = None
+        self._oldest_ns = self._waits = None
         self.standings.forget()
         self._crews.forget()
 
@@ -343,6 +351,6 @@ class Job:
 
     def _moved(self) -> None:
         """How far ranks get has changed."""
-        self._oldest_ns = None
+        self._oldest_ns = self._waits = None
         self.standings.forget()
         self._crews.forget(places=True)

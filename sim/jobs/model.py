@@ -26,3 +26,13 @@ class JobModel(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     """Parallel degrees; the rest of the world is data parallel."""
     microbatches: int = 4
     """Of a step, through the pipeline."""
+
+    @property
+    def step_ns(self) -> int:
+        """How long a healthy step takes, the spread of its ranks left out."""
+        return (self.step_ms + self.allreduce_ms) * 1_000_000
+
+    @property
+    def stall_ns(self) -> int:
+        """How long no healthy step takes."""
+        return self.stall_steps * self.step_ns

@@ -40,7 +40,8 @@ class Witness:
     ) -> None:
         self.observations: list[Observation] = []
         self._cluster: Final = cluster
-        self._job: Final = job
+        self.job: Job = job
+        """Whose ranks run here."""
         self._evidence: Final = evidence
         self.origin: Final = origin
         self._kernel: Final = KernelLines(origin)
@@ -50,7 +51,7 @@ class Witness:
     @property
     def ranks(self) -> list[Rank]:
         """The ranks that run, or ran last, on this node."""
-        return self._job.on_node(self.origin.node)
+        return self.job.on_node(self.origin.node)
 
     def carried(self, now_ns: int) -> list[Observation]:
         """Take away what there is to send: what of it reaches the log now."""
@@ -82,7 +83,7 @@ class Witness:
 
     def printed(self, rank: int, source: LogSource, text: str, now_ns: int) -> None:
         """A rank's process, or its launcher, wrote a line."""
-        job, pid = self._job.name, pid_of(rank)
+        job, pid = self.job.name, pid_of(rank)
         self.observations.append(
             log_line_of(self.origin, now_ns, source=source, text=text, job=job, rank=rank, pid=pid)
         )
@@ -98,7 +99,7 @@ class Witness:
             exit_of(
                 self.origin,
                 now_ns,
-                job=self._job.name,
+                job=self.job.name,
                 rank=rank.number,
                 pid=pid_of(rank.number),
                 returncode=rank.returncode or 0,
@@ -112,7 +113,7 @@ class Witness:
         self.observations += self._kernel.flush(now_ns)
         if not self._evidence.polls():
             return
-        rows = step_rows(self._job, [rank.number for rank in self.ranks], now_ns)
+        rows = step_rows(self.job, [rank.number for rank in self.ranks], now_ns)
         self.observations.append(
             sample_of(
                 self.origin,
@@ -122,7 +123,7 @@ class Witness:
                 nic=nic,
                 host=host,
                 steps=rows if len(rows) else None,
-                job=self._job.name if len(rows) else "",
+                job=self.job.name if len(rows) else "",
             )
         )
 
@@ -137,11 +138,11 @@ class Witness:
 
     def stalled(self, now_ns: int) -> bool:
         """Whether a rank waits for longer than any healthy step takes."""
-        model = self._job.model
+        model = self.job.model
         limit_ns = model.stall_steps * (model.step_ms + model.allreduce_ms) * MS
-        if not self._job.waits_longer(limit_ns, now_ns):
+        if not self.job.waits_longer(limit_ns, now_ns):
             return False
-        waits = (self._job.waiting_since_ns(rank.number, now_ns) for rank in self.ranks)
+        waits = (self.job.waiting_since_ns(rank.number, now_ns) for rank in self.ranks)
         return any(since is not None and now_ns - since > limit_ns for since in waits)
 
     def dump(self, now_ns: int) -> None:
@@ -151,10 +152,10 @@ class Witness:
             if stall in self._dumped or not self._evidence.dumps(rank.number):
                 continue
             if rank.stage in ("running", "held"):
-                dump = recorded(self.origin, self._job, rank.number, now_ns)
+                dump = recorded(self.origin, self.job, rank.number, now_ns)
                 self.observations.append(self._evidence.by_its_clock(dump))
             elif rank.stage in ("failed", "fenced") and rank.number in rank.members:
-                self.observations.append(missing(self.origin, self._job, rank.number, now_ns))
+                self.observations.append(missing(self.origin, self.job, rank.number, now_ns))
         self._dumped |= {(rank.epoch, rank.step) for rank in self.ranks}
 
     def load(self, now_ns: int) -> Load:
@@ -162,7 +163,7 @@ class Witness:
         alive = [rank for rank in self.ranks if rank.stage in ("running", "held", "starting")]
         if not alive:
             return "idle"
-        waits = [self._job.waiting_since_ns(rank.number, now_ns) for rank in alive]
+        waits = [self.job.waiting_since_ns(rank.number, now_ns) for rank in alive]
         stalled = any(
             rank.stage != "running" or (since is not None and now_ns - since > WAITING_NS)
             for rank, since in zip(alive, waits, strict=True)

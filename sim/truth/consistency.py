@@ -92,12 +92,13 @@ def _of_evidence(fault: FaultInjected) -> Iterator[str]:
 
 
 def _of_memberships(ledger: Ledger) -> Iterator[str]:
-    before: MembershipFormed | None = None
+    last: dict[str, MembershipFormed] = {}
     for each in ledger.memberships:
+        before = last.get(each.job)
         if not ledger.opened.start_ns <= each.at_ns <= ledger.closed.at_ns:
             yield f"a step at {each.at_ns} lies outside the run"
         if before is not None and each.epoch < before.epoch:
             yield f"epoch {each.epoch} follows epoch {before.epoch}"
         if before is not None and each.at_ns < before.at_ns:
             yield f"a step at {each.at_ns} follows one at {before.at_ns}"
-        before = each
+        last[each.job] = each

@@ -90,6 +90,8 @@ class FaultInjected(msgspec.Struct, kw_only=True, frozen=True, tag="fault_inject
     """Which of the evidence reaches the log in time, by place."""
     attributable: bool | None = None
     """Whether that names the culprit; None: nobody weighed it."""
+    job: str = ""
+    """Whose node it struck; none: a spare's."""
 
 
 class MembershipFormed(msgspec.Struct, kw_only=True, frozen=True, tag="membership_formed"):
@@ -108,6 +110,8 @@ class MembershipFormed(msgspec.Struct, kw_only=True, frozen=True, tag="membershi
     since_last_step_ns: int = 0
     """Between this step and the one before it; 0 for the first of the job, and in the last entry,
     which says how the job stands at the end."""
+    job: str = ""
+    """Which one; old ledgers have one only."""
 
 
 Truth = FaultInjected | MembershipFormed
@@ -124,8 +128,8 @@ def truth_subject(run: str, what: str) -> str:
     return f"nemesis.truth.{run}.{what}"
 
 
-def injected(fault: Fault, start_ns: int) -> FaultInjected:
-    """The entry for a fault of a run that began at `start_ns`."""
+def injected(fault: Fault, start_ns: int, job: str = "") -> FaultInjected:
+    """The entry for a fault of a run that began at `start_ns`, in a node of a job."""
     return FaultInjected(
         at_ns=start_ns + fault.onset_ns,
         kind=fault.kind,
@@ -145,6 +149,7 @@ def injected(fault: Fault, start_ns: int) -> FaultInjected:
         attributable=fault.attributable,
         innocent=fault.innocent,
         repaired_ns=start_ns + fault.repaired_ns if fault.repaired_ns >= 0 else -1,
+        job=job,
     )
 
 

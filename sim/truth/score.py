@@ -116,7 +116,8 @@ def score(
         incidents = {each.data.incident for each in (*about, *foretold)}
         decided = [each for each in decisions if _answers(each.data, fault, incidents)]
         others = [each for each in faults if each is not fault and each.components]
-        scored.append(_judge(fault, about, foretold, decided, memberships, others=others))
+        formed = [each for each in memberships if fault.job in (each.job, "")]
+        scored.append(_judge(fault, about, foretold, decided, formed, others=others))
         held = [each for each in holds if each.data.incident in incidents]
         scored[-1] = msgspec.structs.replace(
             scored[-1], **_times(fault, [*about, *decided, *held], about)

@@ -1,0 +1,1 @@
+"""What is wired to what, as nodes and switches told it."""

@@ -106,6 +106,7 @@ ComponentKind = Literal[
     "nvlink",
     "nvswitch",
     "node",
+    "rack",
     "rank",
     "process",
     "dimm",

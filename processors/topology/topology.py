@@ -13,7 +13,7 @@ and by cores, downwards: a spine alone cannot say which of its peers are above i
 Vertices that are no components: `pcie/<node>/<switch>`, `domain/<name>` of NVLink.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final
 
 import networkx as nx
@@ -61,22 +61,22 @@ class Topology:
             self.graph.nodes[nic].update(index=at, rail=part.rail)
             if part.switch_port.count("/") == 2:
                 self._wire(nic, part.switch_port, name)
-        for gpu in data.gpus:
-            self._add_gpu(data, gpu, nics)
+        nearest = _nearest(data.gpus, data.nics)
+        for gpu, at in zip(data.gpus, nearest, strict=True):
+            self._add_gpu(data.node, gpu, nics[at] if at >= 0 else "")
+        if any(gpu.nvlink_domain == data.node for gpu in data.gpus):
+            for at, _ in enumerate(data.nvswitches):
+                switch = f"nvswitch/{data.node}/{at}"
+                self._need(f"domain/{data.node}", switch, f"nvswitch {at}")
 
-    def _add_gpu(self, data: InventoryReported, part: GpuDescribed, nics: Sequence[str]) -> None:
-        gpu = components.gpu(data.node, part.pci)
-        self._sit(gpu, data.node, part)
+    def _add_gpu(self, node: str, part: GpuDescribed, nic: str) -> None:
+        gpu = f"gpu/{node}/{part.pci}"
+        self._sit(gpu, node, part)
         self.graph.nodes[gpu].update(index=part.index)
         if part.nvlink_domain:
             self._need(gpu, f"domain/{part.nvlink_domain}", "nvlink")
-            if part.nvlink_domain == data.node:
-                for at, _ in enumerate(data.nvswitches):
-                    switch = f"nvswitch/{data.node}/{at}"
-                    self._need(f"domain/{data.node}", switch, f"nvswitch {at}")
-        nic = _nearest(part, data.gpus, data.nics)
-        if nic >= 0:
-            self._need(gpu, nics[nic], "network")
+        if nic:
+            self._need(gpu, nic, "network")
 
     def take_switch(self, data: FabricInventoryReported) -> None:
         """Take up what a switch's ports are plugged into."""
@@ -178,26 +178,28 @@ def _belonging(graph: Any, node: str) -> list[str]:
     return found
 
 
-def _nearest(gpu: GpuDescribed, gpus: Sequence[GpuDescribed], nics: Sequence[NicDescribed]) -> int:
-    """The NIC that serves a GPU: of the same PCIe switch, else of the same NUMA node, else any.
+def _nearest(gpus: Sequence[GpuDescribed], nics: Sequence[NicDescribed]) -> list[int]:
+    """The NIC that serves each GPU: below its PCIe switch, else of its NUMA node, else any.
 
     Several NICs as near are shared out among the GPUs that are as near to them, in order. -1: none.
     """
-    for near in (_same_switch, _same_numa, _any):
-        found = [at for at, nic in enumerate(nics) if near(gpu, nic)]
-        if found:
-            sharers = [each for each in gpus if near(each, nics[found[0]])]
-            return found[sharers.index(gpu) * len(found) // len(sharers)]
-    return -1
-
-
-def _same_switch(gpu: GpuDescribed, nic: NicDescribed) -> bool:
-    return gpu.pcie_switch != "" and gpu.pcie_switch == nic.pcie_switch
-
-
-def _same_numa(gpu: GpuDescribed, nic: NicDescribed) -> bool:
-    return gpu.numa >= 0 and gpu.numa == nic.numa
-
-
-def _any(gpu: GpuDescribed, nic: NicDescribed) -> bool:
-    return True
+    found = [-1] * len(gpus)
+    nears: tuple[Callable[[GpuDescribed | NicDescribed], Hashable], ...] = (
+        lambda part: part.pcie_switch or None,
+        lambda part: part.numa if part.numa >= 0 else None,
+        lambda part: 0,
+    )
+    for near in nears:
+        by_place: dict[Hashable, list[int]] = {}
+        for at, nic in enumerate(nics):
+            by_place.setdefault(near(nic), []).append(at)
+        sharers: dict[Hashable, list[int]] = {}
+        for at, gpu in enumerate(gpus):
+            if near(gpu) is not None:
+                sharers.setdefault(near(gpu), []).append(at)
+        for place, own in sharers.items():
+            close = by_place.get(place, ())
+            for order, at in enumerate(own):
+                if close and found[at] < 0:
+                    found[at] = close[order * len(close) // len(own)]
+    return found

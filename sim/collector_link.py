@@ -62,6 +62,5 @@ class CollectorLink:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            polls, self._collector.observations = self._collector.observations, []
-            for poll in polls:
+            for poll in self._collector.carried():
                 publisher.offer(poll)

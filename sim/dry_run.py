@@ -39,12 +39,11 @@ def weighed(
     while now_ns < weigher.until_ns:
         now_ns += quantum_ns
         simulation.advance(now_ns, lambda node: True)
-        for agent in simulation.agents.values():
-            for fact in agent.witness.carried(now_ns):
+        for node in simulation.speaking():
+            for fact in simulation.agents[node].witness.carried(now_ns):
                 weigher.take(now_ns, fact)
-        for collector in simulation.collectors.values():
-            polls, collector.observations = collector.observations, []
-            for poll in polls:
+        for collector in simulation.speaking_collectors():
+            for poll in collector.carried():
                 weigher.take(now_ns, poll)
     return [
         replace(fault, delivered=each.delivered, attributable=each.attributable)

@@ -183,9 +183,8 @@ class _Log:
         """Carry away what agents and collectors saw."""
         for node in simulation.speaking():
             self._put_all(simulation.agents[node].witness.carried(self.now_ns))
-        for collector in simulation.collectors.values():
-            polls, collector.observations = collector.observations, []
-            self._put_all(polls)
+        for collector in simulation.speaking_collectors():
+            self._put_all(collector.carried())
 
     def _put_all(self, observations: Sequence[Observation]) -> None:
         for each in observations:

@@ -74,6 +74,13 @@ class NicParams(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields
     module_temp_c: Quartiles
 
 
+class PortParams(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What a switch port towards a NIC counts while all is well; means over all ports."""
+
+    ecn_marked_per_s: int
+    fec_corrected_per_s: int
+
+
 class HostParams(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """What a host reads while all is well."""
 
@@ -139,6 +146,7 @@ class Params(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     """By family: `h100`."""
     gpu_noise: GpuNoise
     nic: NicParams
+    port: PortParams
     host: HostParams
     steps: StepParams
     defects: DefectParams

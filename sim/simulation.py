@@ -46,7 +46,7 @@ from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.network import Network
 from nemesis.sim.rendezvous import Rendezvous
 from nemesis.sim.telemetry.evidence import Evidence
-from nemesis.sim.telemetry.fabric import Collector, Fabric
+from nemesis.sim.telemetry.fabric import Collector, Collectors, Fabric
 from nemesis.sim.telemetry.poller import Poller
 from nemesis.sim.telemetry.witness import Witness
 from nemesis.sim.telemetry.world import World
@@ -89,12 +89,11 @@ class Simulation:
         self.job: Final = self.jobs[cluster.job.name]
         """The first one."""
         self.world: Final = World(cluster, seed)
-        self.fabric: Final = Fabric(cluster)
+        self.fabric: Final = Fabric(cluster, seed)
         period_ns = FABRIC_POLLS * cluster.cluster.sample_period_ms * 1_000_000
-        self.collectors: Final = {
-            switch: Collector(switch, cluster, self.fabric, start_ns=start_ns, period_ns=period_ns)
-            for switch in cluster.switches
-        }
+        self._collectors: Final = Collectors(
+            cluster, self.fabric, start_ns=start_ns, period_ns=period_ns
+        )
         self._poller: Final = Poller(
             self.world,
             cluster.node_names,
@@ -161,9 +160,7 @@ class Simulation:
             self._strike(symptom, at_ns)
         self._advance_jobs(now_ns)
         self._look(now_ns, connected)
-        for switch, collector in self.collectors.items():
-            if switch not in self.lost_switches:
-                collector.look(now_ns)
+        self._collectors.look(now_ns, self.lost_switches)
         return truths + [entry for each in self._memberships.values() for entry in each.formed()]
 
     def _advance_jobs(self, now_ns: int) -> None:
@@ -175,6 +172,15 @@ class Simulation:
         nodes = self._speaking | self._around.concerned
         self._speaking.clear()
         return sorted(nodes & self.agents.keys(), key=self.cluster.node_index.__getitem__)
+
+    @property
+    def collectors(self) -> dict[str, Collector]:
+        """By switch."""
+        return self._collectors.by_switch
+
+    def speaking_collectors(self) -> list[Collector]:
+        """Collectors that have something to say since this was asked last."""
+        return self._collectors.speaking()
 
     def _look(self, now_ns: int, connected: Connected) -> None:
         """Poll the nodes that are due, and let those agents look that something concerns."""

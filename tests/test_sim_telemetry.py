@@ -23,7 +23,7 @@ from nemesis.sim.faults.symptoms import (
 from nemesis.sim.operator import submissions
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.telemetry.loads import LOADS, TRAINING
-from nemesis.sim.telemetry.poller import staggered_ns
+from nemesis.sim.telemetry.staggered import staggered_ns
 from nemesis.sim.telemetry.world import World
 from nemesis.sim.topology.cluster_file import load_cluster
 from tests.test_sim_evidence import fault

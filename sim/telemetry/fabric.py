@@ -1,17 +1,22 @@
 """The switches of the simulated cluster: every port, what it is plugged into, its counters.
 
-Pure, like the world of the nodes; counters only rise.
+Pure, like the world of the nodes; counters only rise. Ports towards NICs mark and correct all the
+time, each at a rate of its own; links between switches are quiet until something happens to them.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
 from msgspec.structs import replace
 
 from nemesis.producers.fabric import fabric_inventory_of, fabric_of
 from nemesis.producers.origin import Origin
 from nemesis.schemas.observed import Observation, PortSeen
 from nemesis.sim.faults.symptoms import Readings
+from nemesis.sim.params import Params, load_params
+from nemesis.sim.telemetry.draws import LANE_MAX, keys, lanes
+from nemesis.sim.telemetry.staggered import staggered_ns
 from nemesis.sim.topology.cluster import Cluster
 
 SECOND_NS: Final = 1_000_000_000
@@ -20,8 +25,12 @@ SECOND_NS: Final = 1_000_000_000
 class Fabric:
     """All switches."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, seed: int, params: Params | None = None) -> None:
+        given = (params or load_params()).port
         self._ports: Final[dict[str, PortSeen]] = {}
+        self._rates: Final[dict[str, tuple[int, int]]] = {}
+        """Of ports towards NICs: ECN marks and corrected code words in 1,000 seconds."""
+        self._passed_ns = 0
         self._per_s: Final[dict[str, Readings]] = {}
         self._due_ns: Final[dict[str, int]] = {}
         self._by_switch: Final[dict[str, list[str]]] = {}
@@ -30,6 +39,14 @@ class Fabric:
             self._by_switch[switch] = [each.port for each in ports]
             for each in ports:
                 self._ports[each.port] = PortSeen(port=each.port, peer=each.peer)
+        edge = [port for port, seen in self._ports.items() if seen.peer.startswith("nic/")]
+        marks, corrections, _, _ = lanes(keys(seed, 4, (len(edge),)))
+        per_ks = zip(
+            (marks * (2_000 * given.ecn_marked_per_s) // LANE_MAX).tolist(),
+            (corrections * (2_000 * given.fec_corrected_per_s) // LANE_MAX).tolist(),
+            strict=True,
+        )
+        self._rates.update(zip(edge, per_ks, strict=True))
 
     def turn(self, port: str, *, up: bool) -> None:
         """A port's link goes down or up; a port on its other end sees it too."""
@@ -43,6 +60,7 @@ class Fabric:
 
     def advance(self, elapsed_ns: int) -> None:
         """Let counters rise that do so by themselves."""
+        self._passed_ns += elapsed_ns
         for port, per_s in self._per_s.items():
             due = self._due_ns.get(port, 0) + elapsed_ns
             self._due_ns[port] = due % SECOND_NS
@@ -63,15 +81,17 @@ class Fabric:
 
     def ports_of(self, switch: str) -> list[PortSeen]:
         """One switch's ports as they are now."""
-        return [self._ports[port] for port in self._by_switch[switch]]
+        passed_s, rates, ports = self._passed_ns // SECOND_NS, self._rates, self._ports
+        return [
+            _with(ports[port], *rates[port], passed_s) if port in rates else ports[port]
+            for port in self._by_switch[switch]
+        ]
 
 
 class Collector:
     """Polls one switch, from somewhere else; tells once what it is made of."""
 
-    def __init__(
-        self, switch: str, cluster: Cluster, fabric: Fabric, *, start_ns: int, period_ns: int
-    ) -> None:
+    def __init__(self, switch: str, cluster: Cluster, fabric: Fabric, *, start_ns: int) -> None:
         self.origin: Final = Origin(switch, start_ns=start_ns)
         self.observations: list[Observation] = [
             fabric_inventory_of(
@@ -85,13 +105,52 @@ class Collector:
         ]
         self._switch: Final = switch
         self._fabric: Final = fabric
-        self._period_ns: Final = period_ns
-        self._polled_ns = start_ns - period_ns
 
-    def look(self, now_ns: int) -> None:
-        """Poll where it is time to."""
-        if now_ns - self._polled_ns >= self._period_ns:
-            self._polled_ns = now_ns
-            ports = self._fabric.ports_of(self._switch)
-            switch = f"switch/{self._switch}"
-            self.observations.append(fabric_of(self.origin, now_ns, switch=switch, ports=ports))
+    def poll(self, now_ns: int) -> None:
+        """Read all ports."""
+        ports = self._fabric.ports_of(self._switch)
+        switch = f"switch/{self._switch}"
+        self.observations.append(fabric_of(self.origin, now_ns, switch=switch, ports=ports))
+
+    def carried(self) -> list[Observation]:
+        """Take away what there is to send."""
+        polls, self.observations = self.observations, []
+        return polls
+
+
+class Collectors:
+    """The collectors of all switches, each of which polls at its own place in the period."""
+
+    def __init__(self, cluster: Cluster, fabric: Fabric, *, start_ns: int, period_ns: int) -> None:
+        self.by_switch: Final = {
+            switch: Collector(switch, cluster, fabric, start_ns=start_ns)
+            for switch in cluster.switches
+        }
+        self._names: Final = list(self.by_switch)
+        self._period_ns: Final = period_ns
+        self._due_ns: Final = start_ns + staggered_ns(len(self._names), period_ns)
+        self._speaking = list(self.by_switch.values())
+
+    def look(self, now_ns: int, lost: set[str]) -> None:
+        """Poll the switches that are due, but for those that are lost."""
+        rows = np.flatnonzero(self._due_ns <= now_ns)
+        missed = (now_ns - self._due_ns[rows]) // self._period_ns
+        self._due_ns[rows] += (1 + missed) * self._period_ns
+        for switch in (self._names[row] for row in rows.tolist()):
+            if switch not in lost:
+                self.by_switch[switch].poll(now_ns)
+                self._speaking.append(self.by_switch[switch])
+
+    def speaking(self) -> list[Collector]:
+        """Those that have something to say since this was asked last."""
+        speaking, self._speaking = self._speaking, []
+        return speaking
+
+
+def _with(seen: PortSeen, marks_per_ks: int, corrections_per_ks: int, passed_s: int) -> PortSeen:
+    """What a port counts and does all the time besides."""
+    return replace(
+        seen,
+        ecn_marked_count=seen.ecn_marked_count + marks_per_ks * passed_s // 1_000,
+        fec_corrected_count=seen.fec_corrected_count + corrections_per_ks * passed_s // 1_000,
+    )

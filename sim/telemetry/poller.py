@@ -1,8 +1,7 @@
 """When each node of the cluster is polled; all that are due are read at once.
 
 Why: producers of thousands of nodes do not poll in the same millisecond, and a simulation that
-visits every node at every look cannot be fast. How: each node has a place of its own in the period,
-spread evenly by the golden ratio (Weyl's sequence).
+visits every node at every look cannot be fast. How: each node has a place of its own in the period.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,15 +14,9 @@ from nemesis.schemas.channels import ABSENT
 from nemesis.sim.telemetry.columns import Rows
 from nemesis.sim.telemetry.draws import Ints
 from nemesis.sim.telemetry.loads import LOAD_INDEX
+from nemesis.sim.telemetry.staggered import staggered_ns
 from nemesis.sim.telemetry.witness import Witness
 from nemesis.sim.telemetry.world import World
-
-GOLDEN_SHARE: Final = 0.6180339887498949
-
-
-def staggered_ns(count: int, period_ns: int) -> Ints:
-    """A place in the period for each of so many."""
-    return (np.arange(count) * GOLDEN_SHARE % 1.0 * period_ns).astype(np.int64)
 
 
 class Poller:

@@ -76,6 +76,7 @@ class Agent:
         self.witness: Final = Witness(around.cluster, self._job, origin, evidence)
         self._around: Final = around
         self._changes_seen = -1
+        self._is_settling = True
         self._away_since_ns: int | None = None
         self._reported: tuple[tuple[object, ...], ...] = ()
         self._reports_count = 0
@@ -102,10 +103,7 @@ class Agent:
     @property
     def is_restless(self) -> bool:
         """Something on the node is on its way to be otherwise."""
-        return self.is_cut_off or any(
-            rank.stage in ("failed", "starting", "held") or not rank.completed_count
-            for rank in self.ranks
-        )
+        return self.is_cut_off or self._is_settling
 
     def tick(self, now_ns: int, *, connected: bool) -> None:
         """Look at the node: many times a second while it is restless, at its polls otherwise."""
@@ -121,6 +119,10 @@ class Agent:
             self._without_log(now_ns)
         if self._has_news:
             self._changes_seen = self._job.changes_count.get(self.node, 0)
+            self._is_settling = any(
+                rank.stage in ("failed", "starting", "held") or not rank.completed_count
+                for rank in self.ranks
+            )
             self.report_changes(now_ns)
 
     def follow(self, plan: Plan, now_ns: int) -> PlanAnswer:

@@ -1,5 +1,6 @@
 """Promises of the telemetry of a whole cluster: rows of arrays, each node in its own time."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from nemesis.schemas.channels import (
     NIC_CHANNELS,
     NIC_STATE_CHANNELS,
 )
+from nemesis.schemas.facts import encode_observation
 from nemesis.schemas.observed import DeviceStateRead, SampleTaken
 from nemesis.sim.faults.symptoms import (
     GpuCounted,
@@ -19,6 +21,7 @@ from nemesis.sim.faults.symptoms import (
     GpuReads,
     NicCounted,
     NicRises,
+    SamplesLost,
 )
 from nemesis.sim.operator import submissions
 from nemesis.sim.simulation import Simulation
@@ -150,3 +153,27 @@ def test_every_node_is_polled_once_a_period_whatever_the_quantum(tmp_path: Path)
     times = np.array([each.at_ns for each in samples])
     assert len(samples) in (29, 30, 31)
     assert set(np.diff(times).tolist()) <= {SECOND * 3 // 4, SECOND, SECOND * 5 // 4}
+
+
+def told(folder: Path, seed: int) -> bytes:
+    """Everything that nodes and switches tell in ten seconds, while a few things go wrong."""
+    broken = fault((2.0, GpuReads(2, (("pcie_width", 8),))), (3.0, SamplesLost(300)))
+    simulation = Simulation(
+        CLUSTER, submissions(CLUSTER, START), [broken], seed=seed, folder=folder, start_ns=START
+    )
+    digest = sha256()
+    for at in range(1, 101):
+        now_ns = START + at * SECOND // 10
+        simulation.advance(now_ns, lambda node: True)
+        for node in simulation.speaking():
+            for fact in simulation.agents[node].witness.carried(now_ns):
+                digest.update(encode_observation(fact))
+        for collector in simulation.speaking_collectors():
+            for poll in collector.carried():
+                digest.update(encode_observation(poll))
+    return digest.digest()
+
+
+def test_one_seed_makes_the_same_bytes_every_time(tmp_path: Path) -> None:
+    assert told(tmp_path / "a", 7) == told(tmp_path / "b", 7)
+    assert told(tmp_path / "c", 8) != told(tmp_path / "d", 7)

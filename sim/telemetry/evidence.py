@@ -40,6 +40,8 @@ class Evidence:
         self.clock_error_ns = 0
         """What its producer says of that."""
         self.has_kernel_log = True
+        self._is_sound = True
+        """None of it was ever struck."""
         self._key: Final = f"{seed}/{node}"
         self._lost_per_mille = 0
         self._doubled_per_mille = 0
@@ -52,6 +54,7 @@ class Evidence:
 
     def suffer(self, effect: EvidenceEffect, now_ns: int) -> None:
         """A defect begins or ends."""
+        self._is_sound = False
         match effect:
             case SamplesLost(per_mille=per_mille):
                 self._lost_per_mille = per_mille
@@ -89,6 +92,8 @@ class Evidence:
         self, seen: Sequence[Observation], origin: Origin, now_ns: int
     ) -> list[Observation]:
         """What reaches the log now, given what the node has told since it was asked last."""
+        if self._is_sound:
+            return list(seen)
         told = [
             fact
             for fact in seen

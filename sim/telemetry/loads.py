@@ -5,5 +5,6 @@ from typing import Final, Literal
 Load = Literal["training", "stalled", "idle"]
 LOADS: Final[tuple[Load, ...]] = ("idle", "stalled", "training")
 IDLE: Final = 0
+STALLED: Final = 1
 TRAINING: Final = 2
 LOAD_INDEX: Final[dict[Load, int]] = {load: at for at, load in enumerate(LOADS)}

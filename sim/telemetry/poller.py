@@ -10,10 +10,11 @@ from typing import Final
 import numpy as np
 
 from nemesis.producers.device_state import GPU_NEWS, NIC_NEWS, STATE_POLLS
+from nemesis.producers.sample import Block
 from nemesis.schemas.channels import ABSENT
 from nemesis.sim.telemetry.columns import Rows
 from nemesis.sim.telemetry.draws import Ints
-from nemesis.sim.telemetry.loads import LOAD_INDEX
+from nemesis.sim.telemetry.ranks_seen import loads_of, steps_of
 from nemesis.sim.telemetry.staggered import staggered_ns
 from nemesis.sim.telemetry.witness import Witness
 from nemesis.sim.telemetry.world import World
@@ -41,16 +42,19 @@ class Poller:
             return []
         missed = (now_ns - self._due_ns[rows]) // self._period_ns
         self._due_ns[rows] += (1 + missed) * self._period_ns
+        due = [(row, witness_of(self._nodes[row])) for row in rows.tolist()]
+        seeing = [(row, witness) for row, witness in due if witness is not None]
+        rows = np.array([row for row, _ in seeing], np.int64)
+        witnesses = [witness for _, witness in seeing]
         names = [self._nodes[row] for row in rows.tolist()]
-        seeing = [(row, witness_of(name)) for row, name in zip(rows.tolist(), names, strict=True)]
-        witnesses = [(row, witness) for row, witness in seeing if witness is not None]
-        rows = np.array([row for row, _ in witnesses], np.int64)
-        loads = np.array([LOAD_INDEX[each.load(now_ns)] for _, each in witnesses], np.int64)
+        loads, steps = _ranks(witnesses, names, now_ns)
         polled = self._world.poll(rows, loads)
-        for at, (_, witness) in enumerate(witnesses):
-            witness.polled(now_ns, polled.gpu[at], polled.nic[at], polled.host[at])
-        self._state(now_ns, rows, loads, [witness for _, witness in witnesses])
-        return [self._nodes[row] for row in rows.tolist()]
+        for witness, gpu, nic, host, own in zip(
+            witnesses, polled.gpu, polled.nic, polled.host, steps, strict=True
+        ):
+            witness.polled(now_ns, gpu, nic, host, own)
+        self._state(now_ns, rows, loads, witnesses)
+        return names
 
     def _state(self, now_ns: int, rows: Rows, loads: Ints, witnesses: Sequence[Witness]) -> None:
         """Tell what samples leave out, where it is time to or where it is news."""
@@ -62,9 +66,25 @@ class Poller:
         gpu_news, nic_news = gpu[:, :, GPU_NEWS], nic[:, :, NIC_NEWS]
         is_news = (gpu_news != self._gpu_told[rows]).any((1, 2))
         is_news |= (nic_news != self._nic_told[rows]).any((1, 2))
-        # the first polls of neighbours are not twelve apart: each has its own turn
         turn = (self._polls_count[rows] + rows) % STATE_POLLS == 0
         self._polls_count[rows] += 1
         self._gpu_told[rows], self._nic_told[rows] = gpu_news, nic_news
         for at in np.flatnonzero(is_news | turn).tolist():
             witnesses[at].stated(now_ns, gpu[at], nic[at])
+
+
+def _ranks(
+    witnesses: Sequence[Witness], nodes: Sequence[str], now_ns: int
+) -> tuple[Ints, list[Block]]:
+    """Loads and step rows of these nodes, each by the job whose ranks it runs."""
+    loads = np.zeros(len(nodes), np.int64)
+    steps: list[Block] = [np.zeros((0, 0), np.int64)] * len(nodes)
+    places: dict[str, list[int]] = {}
+    for at, witness in enumerate(witnesses):
+        places.setdefault(witness.job.name, []).append(at)
+    for own in places.values():
+        job, names = witnesses[own[0]].job, [nodes[at] for at in own]
+        loads[own] = loads_of(job, names, now_ns)
+        for at, rows in zip(own, steps_of(job, names, now_ns), strict=True):
+            steps[at] = rows
+    return loads, steps

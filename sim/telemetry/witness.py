@@ -19,13 +19,10 @@ from nemesis.schemas.observed import Observation
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.ranks import Rank, pid_of
 from nemesis.sim.jobs.recorder import missing, recorded
-from nemesis.sim.jobs.rows import step_rows
 from nemesis.sim.telemetry.evidence import Evidence
-from nemesis.sim.telemetry.loads import Load
 from nemesis.sim.topology.cluster import SETTINGS, Cluster
 
 MS: Final = 1_000_000
-WAITING_NS: Final = 300 * MS  # longer in a collective than any healthy rank: it spins
 
 
 class Witness:
@@ -108,12 +105,11 @@ class Witness:
             )
         )
 
-    def polled(self, now_ns: int, gpu: Block, nic: Block, host: Block) -> None:
+    def polled(self, now_ns: int, gpu: Block, nic: Block, host: Block, steps: Block) -> None:
         """The node's devices and ranks were read; what the kernel held back is told as well."""
         self.observations += self._kernel.flush(now_ns)
         if not self._evidence.polls():
             return
-        rows = step_rows(self.job, [rank.number for rank in self.ranks], now_ns)
         self.observations.append(
             sample_of(
                 self.origin,
@@ -122,8 +118,8 @@ class Witness:
                 gpu=gpu,
                 nic=nic,
                 host=host,
-                steps=rows if len(rows) else None,
-                job=self.job.name if len(rows) else "",
+                steps=steps if len(steps) else None,
+                job=self.job.name if len(steps) else "",
             )
         )
 
@@ -157,15 +153,3 @@ class Witness:
             elif rank.stage in ("failed", "fenced") and rank.number in rank.members:
                 self.observations.append(missing(self.origin, self.job, rank.number, now_ns))
         self._dumped |= {(rank.epoch, rank.step) for rank in self.ranks}
-
-    def load(self, now_ns: int) -> Load:
-        """What the node's GPUs are doing."""
-        alive = [rank for rank in self.ranks if rank.stage in ("running", "held", "starting")]
-        if not alive:
-            return "idle"
-        waits = [self.job.waiting_since_ns(rank.number, now_ns) for rank in alive]
-        stalled = any(
-            rank.stage != "running" or (since is not None and now_ns - since > WAITING_NS)
-            for rank, since in zip(alive, waits, strict=True)
-        )
-        return "stalled" if stalled else "training"

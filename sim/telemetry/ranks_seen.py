@@ -1,0 +1,44 @@
+"""What nodes see of the ranks that they run, many nodes at once: how busy they are, their steps."""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+import numpy as np
+
+from nemesis.producers.sample import Block
+from nemesis.sim.jobs.job import Job
+from nemesis.sim.jobs.ranks import HELD, RUNNING, STARTING
+from nemesis.sim.jobs.rows import step_rows
+from nemesis.sim.telemetry.draws import Ints
+from nemesis.sim.telemetry.loads import IDLE, STALLED, TRAINING
+
+WAITING_NS: Final = 300_000_000  # longer in a collective than any healthy rank: it spins
+
+
+def loads_of(job: Job, nodes: Sequence[str], now_ns: int) -> Ints:
+    """What the GPUs of these nodes are doing, as loads.LOADS numbers it."""
+    ranks, node_of = _ranks_on(job, nodes)
+    stage = job.table.stage[ranks]
+    alive = (stage == RUNNING) | (stage == HELD) | (stage == STARTING)
+    waits = alive & ((stage != RUNNING) | (now_ns - job.waits_ns(now_ns)[ranks] > WAITING_NS))
+    loads = np.full(len(nodes), IDLE, np.int64)
+    loads[node_of[alive]] = TRAINING
+    loads[node_of[waits]] = STALLED
+    return loads
+
+
+def steps_of(job: Job, nodes: Sequence[str], now_ns: int) -> list[Block]:
+    """The rows of each node's running ranks, columns as channels.STEP_CHANNELS."""
+    ranks, node_of = _ranks_on(job, nodes)
+    running = job.table.stage[ranks] == RUNNING
+    rows = step_rows(job, ranks, now_ns)
+    ends = np.cumsum(np.bincount(node_of[running], minlength=len(nodes))).tolist()
+    return [rows[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def _ranks_on(job: Job, nodes: Sequence[str]) -> tuple[Ints, Ints]:
+    """The ranks on these nodes, node by node, and which of the nodes each is on."""
+    numbers = [job.numbers_on(node) for node in nodes]
+    node_of = np.repeat(np.arange(len(nodes)), [len(each) for each in numbers])
+    return np.array(list(chain.from_iterable(numbers)), np.int64), node_of

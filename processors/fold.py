@@ -7,7 +7,7 @@ silent until a processor_activated names its version, and turns conclusions into
 ids follow from the input. Not here: reading, committing and restarting (streams/runner.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
@@ -30,7 +30,7 @@ from nemesis.schemas.facts import (
     split_subject,
 )
 from nemesis.schemas.kept import ConclusionUndeliverable, FactSkipped, InputLost
-from nemesis.schemas.observed import ClockTicked, Observation
+from nemesis.schemas.observed import ClockTicked
 from nemesis.schemas.operated import ProcessorActivated
 
 LATE_NS: Final = 30_000_000_000  # a window over several nodes is closed by then
@@ -59,12 +59,28 @@ class Emission(msgspec.Struct, frozen=True):
 class Input:
     """A record and, once somebody asks, what it says. Shared by the folds of one process."""
 
-    __slots__ = ("_event", "_fact", "_known", "error", "name", "record", "space", "token", "value")
+    __slots__ = (
+        "_event",
+        "_fact",
+        "_known",
+        "error",
+        "life",
+        "name",
+        "record",
+        "source",
+        "space",
+        "token",
+        "value",
+    )
 
     def __init__(self, record: Record) -> None:
         self.record = record
         self.error = ""
         self.value: Any = None
+        self.source = ""
+        """`<node>/<kind>` of an observation that decodes."""
+        self.life = (0, 0)
+        """(start_ns, n) of it: which process of its producer wrote it, and as which one."""
         self._event: Any = None
         self._fact: Fact | None = None
         self._known = False
@@ -83,6 +99,8 @@ class Input:
                     observation = decode_observation(self.token, self.record.payload)
                     check_writer(self.name, observation)
                     self.value = observation
+                    self.source = f"{self.name}/{self.token}"
+                    self.life = (observation.start_ns, observation.n)
                 elif self.space == "events":
                     self._event, self.value = decode_conclusion(self.token, self.record.payload)
             except (MalformedFactError, UnknownFactError) as error:
@@ -161,8 +179,8 @@ class Fold:
         self._plain: Final = frozenset() if self._wants_malformed else self._reads - special
         self.heeds: Final = self._reads | special
         """Tokens of the records that change it; others may be left out, where none is skipped."""
-        self.heeds_all: Final = self._wants_malformed
-        """Whether every record may change it."""
+        self.heeds_malformed: Final = self._wants_malformed
+        """Whether observations that do not decode may change it, whatever their token."""
 
     def step(self, item: Input) -> list[Emission]:
         """Answer one record; records must come in order, gaps are allowed.
@@ -174,10 +192,11 @@ class Fold:
         assert self.superseded_by is None, f"superseded by version {self.superseded_by}"
         self.seq = seq
         token = item.token
-        if token in self._plain and seq not in self.skips:
-            if item.decoded() is None or (item.space == "telemetry" and self._repeated(item)):
+        if token in self._plain and not (self.skips and seq in self.skips):
+            if item.decoded() is None or (item.source and self._repeated(item)):
                 return []
-            return self._answer(item.fact(self.log_time_ns))
+            conclusions = self.processor.step(item.fact(self.log_time_ns))
+            return self._emitted(seq, conclusions) if conclusions else []
         if seq in self.skips:
             return [self._skip(seq)]
         if token == "tick" and item.space == "telemetry":
@@ -191,7 +210,7 @@ class Fold:
             return []
         if item.decoded() is None:
             return self._answer(self._malformed(item)) if wants_errors else []
-        if token not in self._reads or (item.space == "telemetry" and self._repeated(item)):
+        if token not in self._reads or (item.source and self._repeated(item)):
             return []
         return self._answer(item.fact(self.log_time_ns))
 
@@ -254,27 +273,27 @@ class Fold:
 
     def _repeated(self, item: Input) -> bool:
         """Whether a producer sent this before; remembers its number if not."""
-        data: Observation = item.value
-        source = f"{item.name}/{item.token}"
-        lives = self._lives.get(source)
+        life = item.life
+        lives = self._lives.get(item.source)
         if lives is None:
-            self._lives[source] = [(data.start_ns, data.n)]
+            self._lives[item.source] = [life]
             return False
-        start_ns, last_n = lives[-1]
-        if start_ns == data.start_ns and last_n < data.n:
-            lives[-1] = (start_ns, data.n)
+        start_ns, n = life
+        latest_ns, last_n = lives[-1]
+        if latest_ns == start_ns and last_n < n:
+            lives[-1] = life
             return False
-        for at, (start_ns, last_n) in enumerate(lives):
-            if start_ns == data.start_ns:
-                if data.n <= last_n:
+        for at, (each_ns, last_n) in enumerate(lives):
+            if each_ns == start_ns:
+                if n <= last_n:
                     return True
-                lives[at] = (start_ns, data.n)
+                lives[at] = life
                 return False
         if len(lives) == LIVES_MAX:
-            if data.start_ns < lives[0][0]:
+            if start_ns < lives[0][0]:
                 return True
             del lives[0]
-        lives.append((data.start_ns, data.n))
+        lives.append(life)
         lives.sort()
         return False
 
@@ -292,10 +311,12 @@ class Fold:
         )
 
     def _answer(self, fact: Fact) -> list[Emission]:
-        conclusions = self.processor.step(fact)
-        if not self.active or not conclusions:
+        return self._emitted(fact.seq, self.processor.step(fact))
+
+    def _emitted(self, seq: int, conclusions: Sequence[Conclusion]) -> list[Emission]:
+        if not self.active:
             return []
-        return [self._emission(fact.seq, k, each) for k, each in enumerate(conclusions)]
+        return [self._emission(seq, k, each) for k, each in enumerate(conclusions)]
 
     def _skip(self, seq: int) -> Emission:
         """What answers an input that this processor cannot step over: said even while silent."""

@@ -100,6 +100,8 @@ class Course:
         self.heeds: frozenset[str] = frozenset()
         """Tokens of the records that must be stepped. Most of a log is samples, and most
         processors read none: what they pass over costs a look here and no more."""
+        self.heeds_malformed = False
+        """Whether observations that do not decode must be stepped too, whatever their token."""
         self.awaits_seq = 0
         """From here on every record must be stepped, whatever its token."""
         self._begin(state)
@@ -123,8 +125,17 @@ class Course:
             self._compare(item, recorded)
             if self.difference is not None:
                 return
-        if not self._lost or not self._is_lost(seq):
-            self._fold_on(item)
+        if self._lost and self._is_lost(seq):
+            return
+        fold = self._fold
+        assert fold is not None
+        try:
+            emissions = fold.step(item)
+        except Exception as error:  # whatever a processor raises is what replay has to tell
+            self._crashed(seq, error)
+            return
+        if emissions or self._states or fold.superseded_by is not None:
+            self._go_on(fold, emissions)
 
     def finish(self) -> None:
         """The recording is at its end."""
@@ -173,16 +184,8 @@ class Course:
             self._lost.popleft()
         return bool(self._lost) and self._lost[0][0] <= seq
 
-    def _fold_on(self, item: Input) -> None:
-        fold = self._fold
-        assert fold is not None
-        try:
-            emissions = fold.step(item)
-        except Exception as error:  # whatever a processor raises is what replay has to tell
-            self._crashed(item.record.seq, error)
-            return
-        if emissions:
-            self._expected.extend(emissions)
+    def _go_on(self, fold: Fold, emissions: list[Emission]) -> None:
+        self._expected.extend(emissions)
         if self._states:
             self._compare_state(fold)
             self._look_ahead()
@@ -194,7 +197,8 @@ class Course:
         """What must be stepped next."""
         fold = self._fold
         self.heeds = frozenset({_POSITION}) if fold is None else fold.heeds | {_POSITION}
-        if fold is None or fold.heeds_all or fold.skips:
+        self.heeds_malformed = fold is not None and fold.heeds_malformed
+        if fold is None or fold.skips:
             self.awaits_seq = 0
         else:
             self.awaits_seq = self._states[0][0] if self._states else _NEVER_SEQ

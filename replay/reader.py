@@ -158,7 +158,9 @@ class Recording:
         try:
             with self.path.open("rb") as file:
                 for chunk in _chunks(file, compressed=self.path.suffix == ".zst"):
-                    *lines, rest = (rest + chunk).split(b"\n")
+                    lines = chunk.split(b"\n")
+                    lines[0] = rest + lines[0]
+                    rest = lines.pop()
                     if lines:
                         yield lines
                         number += len(lines)

@@ -20,6 +20,7 @@ from nemesis.schemas.facts import Record
 from nemesis.schemas.registry import EVENTS, SCHEMA, TELEMETRY
 
 _PROGRESS_EVERY: Final = 4096
+_OBSERVED: Final = ("telemetry", "unknown")
 
 
 class ProcessorReport(msgspec.Struct, kw_only=True):
@@ -126,11 +127,16 @@ def verify_log(
                 continue  # its own release understood it: ours must not call it malformed
         recorded = recorded_conclusion(item) if item.space == "events" else None
         own = courses.get(recorded.name) if recorded is not None else None
+        malformed = item.space in _OBSERVED and item.decoded() is None
         token, seq = item.token, record.seq
         for course in every:
             if course is own:
                 course.step(item, recorded)
-            elif token in course.heeds or seq >= course.awaits_seq:
+            elif (
+                token in course.heeds
+                or (malformed and course.heeds_malformed)
+                or seq >= course.awaits_seq
+            ):
                 course.step(item, None)
         if progress is not None and facts_count % _PROGRESS_EVERY == 0:
             progress(facts_count)

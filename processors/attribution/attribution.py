@@ -27,7 +27,13 @@ from nemesis.processors.attribution.kernel_signs import sign_in
 from nemesis.processors.attribution.open_incidents import HOLD_NS, JOIN_NS, QUIET_NS, SECOND_NS
 from nemesis.processors.attribution.recorders import STALL_NS
 from nemesis.processors.attribution.report_placing import place_reports
-from nemesis.processors.attribution.sample_batch import SampleBatch
+from nemesis.processors.attribution.sample_batch import (
+    SampleBatch,
+    Stack,
+    gpu_block,
+    nic_block,
+    stacked,
+)
 from nemesis.processors.attribution.state import State, decoder, encoder
 from nemesis.processors.attribution.verdicts import refuted, verdict_of
 from nemesis.schemas import components
@@ -110,7 +116,10 @@ class Attribution:
         """Answer one fact."""
         state = self._state
         if fact.kind == "sample":
-            self._on_sample(fact)
+            # it waits for others: what it says counts from here on all the same
+            if not self._samples.put(fact):
+                self._read_samples()
+                self._samples.put(fact)
             return ()
         self._read_samples()
         state.log_time_ns = fact.log_time_ns
@@ -125,7 +134,7 @@ class Attribution:
                 state.reports.take(fact, state.inventory)
                 return ()
             case "kernel" | "process" | "collective" | "inventory" | "spool":
-                state.hearing.heard(fact, 0)
+                state.hearing.heard(fact)
                 return self._on_observation(fact)
             case _:
                 self._on_event(fact)
@@ -168,37 +177,32 @@ class Attribution:
                 state.steps.regroup(job)
                 state.incidents.recover(incident_id)
 
-    def _on_sample(self, fact: Fact) -> None:
-        """Let it wait for others: what it says counts from here on all the same."""
-        state = self._state
-        state.hearing.heard(fact, fact.data.period_ns)
-        if not self._samples.has_room_for(fact.key) or fact.log_time_ns != state.log_time_ns:
-            self._read_samples()
-            state.log_time_ns = fact.log_time_ns
-        self._samples.put(fact)
-
     def _read_samples(self) -> None:
         """Read the samples that wait together."""
-        if not self._samples.facts:
+        facts = self._samples.take()
+        if not facts:
             return
-        state, facts = self._state, self._samples.take()
-        self._take_counters(facts)
-        state.links.take_samples(facts, state.inventory)
-        state.pauses.take_samples(facts, state.inventory)
+        state = self._state
+        state.log_time_ns = facts[-1].log_time_ns
+        state.hearing.heard_samples(facts)
+        self._take_counters(stacked(facts, gpu_block))
+        nics = stacked([fact for fact in facts if not fact.late], nic_block)
+        state.links.take_samples(nics, state.inventory)
+        state.pauses.take_samples(nics, state.inventory)
         for fact in facts:
             if state.steps.is_watched(fact.data.job) and not fact.late:
                 state.slowness.take(fact)
         state.steps.take(facts, state.inventory)
 
-    def _take_counters(self, facts: Sequence[Fact]) -> None:
+    def _take_counters(self, gpus: Stack) -> None:
         state = self._state
-        for risen in state.counters.risen(facts):
+        for risen in state.counters.risen(gpus):
             fact, node = risen.fact, risen.fact.key
-            gpus = state.inventory.gpus.get(node, [])
-            if risen.row >= len(gpus):
+            places = state.inventory.gpus.get(node, [])
+            if risen.row >= len(places):
                 continue
             support = Support(
-                components.gpu(node, gpus[risen.row]), Proof(fact.id, fact.seq, risen.says)
+                components.gpu(node, places[risen.row]), Proof(fact.id, fact.seq, risen.says)
             )
             incident = state.incidents.on_node(node, fact.log_time_ns)
             if incident is None:

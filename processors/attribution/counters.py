@@ -1,11 +1,11 @@
 """GPU memory counters in samples: not enough to blame anyone, but they back an Xid up."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
-from nemesis.processors.attribution.sample_batch import Block, changed_in, kept
+from nemesis.processors.attribution.sample_batch import Block, Stack, changed_in, kept
 from nemesis.schemas.channels import ABSENT, GPU_CHANNELS
 from nemesis.schemas.facts import Fact
 
@@ -33,18 +33,14 @@ class Counters(msgspec.Struct):
 
     by_node: dict[str, bytes] = {}
 
-    def risen(self, facts: Sequence[Fact]) -> list[Risen]:
+    def risen(self, gpus: Stack) -> list[Risen]:
         """What went up since each node's last sample, in the order of the log."""
         found: list[Risen] = []
-        for fact, old, new in changed_in(facts, _gpu_block, _COLUMNS, self.by_node, _USUAL):
+        for fact, old, new in changed_in(gpus, _COLUMNS, self.by_node, _USUAL):
             self.by_node[fact.key] = kept(new, _USUAL)
             if old is not None:
                 found += _compared(fact, old, new)
         return found
-
-
-def _gpu_block(data: Any) -> tuple[bytes, int]:
-    return data.gpu, data.gpu_count
 
 
 def _compared(fact: Fact, old: Block, new: Block) -> Iterator[Risen]:

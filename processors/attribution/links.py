@@ -9,14 +9,13 @@ Meaning of the counters: Linux Documentation/ABI/stable/sysfs-class-infiniband; 
 answers nothing while the others of its node do, nothing is left that the driver could read.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from nemesis.processors.attribution.findings import Proof
 from nemesis.processors.attribution.inventory import Inventory
-from nemesis.processors.attribution.sample_batch import Block, changed_in, kept
+from nemesis.processors.attribution.sample_batch import Block, Stack, changed_in, kept
 from nemesis.schemas.channels import ABSENT, NIC_CHANNELS
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.observed import FabricSampled, PortSeen
@@ -106,17 +105,16 @@ class Links(msgspec.Struct):
     """Switch to the log time of its last poll."""
     by_nic: dict[str, Link] = {}
 
-    def take_samples(self, facts: Sequence[Fact], inventory: Inventory) -> None:
-        """Samples of different nodes, in the order of the log; those that come late say nothing."""
-        on_time = [fact for fact in facts if not fact.late]
-        for fact, old, new in changed_in(on_time, _nic_block, _COLUMNS, self.nics, _USUAL):
+    def take_samples(self, nics: Stack, inventory: Inventory) -> None:
+        """NICs of different nodes, in the order of the log; those that come late say nothing."""
+        for fact, old, new in changed_in(nics, _COLUMNS, self.nics, _USUAL):
             if (new == ABSENT).all():
                 continue  # nothing could be read: that says nothing about the NICs
             self.nics[fact.key] = kept(new, _USUAL)
             if old is not None:
                 self._compare(fact, old, new, inventory)
         if self.by_nic:
-            sampled_ns = {fact.key: fact.log_time_ns for fact in on_time if fact.data.nic_count}
+            sampled_ns = {fact.key: fact.log_time_ns for fact in nics.facts if fact.data.nic_count}
             for link in self.by_nic.values():
                 link.sampled_ns = sampled_ns.get(link.node, link.sampled_ns)
 
@@ -168,10 +166,6 @@ class Links(msgspec.Struct):
                 place = places[row]
                 link = self._link(f"nic/{fact.key}/{place.name}", place.port)
                 _take_row(link, fact, old[row].tolist(), new[row].tolist())
-
-
-def _nic_block(data: Any) -> tuple[bytes, int]:
-    return data.nic, data.nic_count
 
 
 def _name_of(switch: str, port: PortSeen) -> str:

@@ -11,14 +11,14 @@ storm stops a network. SONiC's PFC watchdog acts when a queue stays paused for h
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import PAUSED, Finding, Proof
 from nemesis.processors.attribution.inventory import Inventory
-from nemesis.processors.attribution.sample_batch import changed_in, kept
+from nemesis.processors.attribution.sample_batch import Stack, changed_in, kept
 from nemesis.schemas.channels import ABSENT, NIC_CHANNELS
 from nemesis.schemas.facts import Fact
 
@@ -64,10 +64,9 @@ class Pauses(msgspec.Struct):
     waits: dict[str, dict[str, Wait]] = {}
     """Who is held back, by whom, in poll after poll."""
 
-    def take_samples(self, facts: Sequence[Fact], inventory: Inventory) -> None:
-        """Samples of different nodes, in the order of the log."""
-        on_time = [fact for fact in facts if not fact.late]
-        for fact, old, new in changed_in(on_time, _nic_block, _COLUMNS, self.nics, _USUAL):
+    def take_samples(self, nics: Stack, inventory: Inventory) -> None:
+        """NICs of different nodes, in the order of the log; those that come late say nothing."""
+        for fact, old, new in changed_in(nics, _COLUMNS, self.nics, _USUAL):
             if (new == ABSENT).any():
                 continue
             self.nics[fact.key] = kept(new, _USUAL)
@@ -178,10 +177,6 @@ def _finding(reason: str, proofs: Sequence[Proof], *, culprits: tuple[str, ...])
         proofs=tuple(dict.fromkeys(proofs))[:NAMED_MAX],
         missing=(wanted.PAUSE_COUNTERS, wanted.NIC_BUFFERS),
     )
-
-
-def _nic_block(data: Any) -> tuple[bytes, int]:
-    return data.nic, data.nic_count
 
 
 def _port(switch: str, port: str) -> str:

@@ -5,7 +5,7 @@ samples wait until another kind of fact, a second sample of a node or a snapshot
 say; so what is concluded is the same as if each were read at once. Nothing that waits is state.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -15,32 +15,45 @@ from numpy.typing import NDArray
 from nemesis.schemas.facts import Fact
 
 Block = NDArray[np.int64]
-BATCH_MAX: Final = 4096  # 25 MB of blocks
+BATCH_MAX: Final = 1024  # 2 MB of blocks
 
 _INT64: Final = np.dtype("<i8")
 
 
 class SampleBatch:
-    """Samples of different nodes, in the order of the log."""
+    """Samples of different nodes at one log time, in the order of the log."""
 
     def __init__(self) -> None:
-        self.facts: list[Fact] = []
-        self._nodes: set[str] = set()
+        self._by_node: dict[str, Fact] = {}
+        self._log_time_ns = 0
 
-    def has_room_for(self, node: str) -> bool:
-        """Whether a sample of this node can still be read together with the others."""
-        return node not in self._nodes and len(self.facts) < BATCH_MAX
-
-    def put(self, fact: Fact) -> None:
-        """Add a sample."""
-        self.facts.append(fact)
-        self._nodes.add(fact.key)
+    def put(self, fact: Fact) -> bool:
+        """Add a sample; False where it cannot be read together with those that wait."""
+        waiting = self._by_node
+        if not waiting:
+            self._log_time_ns = fact.log_time_ns
+        elif (
+            fact.key in waiting
+            or fact.log_time_ns != self._log_time_ns
+            or len(waiting) >= BATCH_MAX
+        ):
+            return False
+        waiting[fact.key] = fact
+        return True
 
     def take(self) -> list[Fact]:
         """Everything that waits."""
-        facts, self.facts = self.facts, []
-        self._nodes = set()
+        facts, self._by_node = list(self._by_node.values()), {}
         return facts
+
+
+class Stack(NamedTuple):
+    """One block of each of many samples, put together once for all that read it."""
+
+    facts: Sequence[Fact]
+    """All of them, in the order of the log, also those whose block is absent or broken."""
+    shapes: list[tuple[list[Fact], Block]]
+    """Samples with blocks of one shape, each with (sample, row, column)."""
 
 
 class Changed(NamedTuple):
@@ -52,32 +65,77 @@ class Changed(NamedTuple):
     new: Block
 
 
+def stacked(facts: Sequence[Fact], read: Callable[[Any], tuple[bytes, int]]) -> Stack:
+    """`read` gives a sample's block and how many rows it has.
+
+    Blocks that are absent or not a whole number of rows are passed over.
+    """
+    shapes: dict[tuple[int, int], tuple[list[Fact], list[bytes]]] = {}
+    for fact in facts:
+        block, rows = read(fact.data)
+        if rows:
+            same = shapes.get((rows, len(block)))
+            if same is None:
+                same = shapes[rows, len(block)] = ([], [])
+            same[0].append(fact)
+            same[1].append(block)
+    return Stack(
+        facts,
+        [
+            (own, np.frombuffer(b"".join(blocks), _INT64).reshape(len(own), rows, -1))
+            for (rows, size), (own, blocks) in shapes.items()
+            if size and size % (8 * rows) == 0
+        ],
+    )
+
+
+def gpu_block(data: Any) -> tuple[bytes, int]:
+    """The GPUs of a sample, for `stacked`."""
+    return data.gpu, data.gpu_count
+
+
+def nic_block(data: Any) -> tuple[bytes, int]:
+    """The NICs of a sample, for `stacked`."""
+    return data.nic, data.nic_count
+
+
 def changed_in(
-    facts: Sequence[Fact],
-    read: Callable[[Any], tuple[bytes, int]],
-    columns: Sequence[int],
-    last: Mapping[str, bytes],
-    usual: tuple[int, ...],
+    stack: Stack, columns: Sequence[int], last: Mapping[str, bytes], usual: tuple[int, ...]
 ) -> list[Changed]:
     """The samples whose columns are not as they were, in the order of the log.
 
-    `read` gives a sample's block and how many rows it has; `last` what `kept` made of each node's
-    last block; `usual` what a row shows where nothing ever happened. Blocks that are absent, too
-    narrow or not a whole number of rows are passed over.
+    `last` is what `kept` made of each node's last block; `usual` what a row shows where nothing
+    ever happened. Blocks that are too narrow are passed over.
     """
     found: list[Changed] = []
-    for same, new in _by_shape(facts, read, columns):
-        size, healthy = new[0].nbytes, _healthy(usual, new.shape[1])
+    for same, whole in stack.shapes:
+        if whole.shape[2] <= max(columns):
+            continue
+        new = whole[:, :, columns]
+        odd = (new != np.array(usual, _INT64)).any(axis=(1, 2)).tolist()
         known = [last.get(fact.key) for fact in same]
-        was = b"".join(healthy if not each or len(each) != size else each for each in known)
-        old = np.frombuffer(was, _INT64).reshape(new.shape)
-        unlike = (new != old).any(axis=(1, 2))
-        for at, each in enumerate(known):
-            if each is None or (each and len(each) != size):
-                found.append(Changed(same[at], None, new[at]))
-            elif unlike[at]:
-                found.append(Changed(same[at], old[at], new[at]))
+        # of nearly all nothing was ever seen: they are as usual, and were
+        looked_at = [at for at, was in enumerate(known) if odd[at] or was != b""]
+        if looked_at:
+            own, was = [same[at] for at in looked_at], [known[at] for at in looked_at]
+            found += _unlike(own, was, np.ascontiguousarray(new[looked_at]), usual)
     found.sort(key=lambda each: each.fact.seq)
+    return found
+
+
+def _unlike(
+    facts: Sequence[Fact], known: Sequence[bytes | None], new: Block, usual: tuple[int, ...]
+) -> list[Changed]:
+    size, healthy = new[0].nbytes, _healthy(usual, new.shape[1])
+    was = b"".join(healthy if not each or len(each) != size else each for each in known)
+    old = np.frombuffer(was, _INT64).reshape(new.shape)
+    unlike = (new != old).any(axis=(1, 2))
+    found: list[Changed] = []
+    for at, each in enumerate(known):
+        if each is None or (each and len(each) != size):
+            found.append(Changed(facts[at], None, new[at]))
+        elif unlike[at]:
+            found.append(Changed(facts[at], old[at], new[at]))
     return found
 
 
@@ -90,21 +148,3 @@ def kept(block: Block, usual: tuple[int, ...]) -> bytes:
 @lru_cache(maxsize=64)
 def _healthy(usual: tuple[int, ...], rows: int) -> bytes:
     return np.array([usual] * rows, _INT64).tobytes()
-
-
-def _by_shape(
-    facts: Sequence[Fact], read: Callable[[Any], tuple[bytes, int]], columns: Sequence[int]
-) -> Iterator[tuple[list[Fact], Block]]:
-    """Samples with blocks of one shape, each with (sample, row, column)."""
-    width_min = max(columns) + 1
-    shapes: dict[tuple[int, int], tuple[list[Fact], list[bytes]]] = {}
-    for fact in facts:
-        block, rows = read(fact.data)
-        if rows:
-            same = shapes.setdefault((rows, len(block)), ([], []))
-            same[0].append(fact)
-            same[1].append(block)
-    for (rows, size), (own, blocks) in shapes.items():
-        if size % (8 * rows) == 0 and size >= 8 * rows * width_min:
-            whole = np.frombuffer(b"".join(blocks), _INT64).reshape(len(own), rows, -1)
-            yield own, np.ascontiguousarray(whole[:, :, columns])

@@ -43,14 +43,23 @@ class Hearing(msgspec.Struct):
     tick_ns: int = 0
     """Log time of the last tick."""
 
-    def heard(self, fact: Fact, period_ns: int) -> None:
+    def heard(self, fact: Fact) -> None:
         """A fact of this node was read."""
         node = fact.key
         self.last_ns[node] = fact.log_time_ns
         if self.spooling and not fact.late and node in self.spooling:
             self.spooling.remove(node)
-        if period_ns and period_ns != self.period_ns.get(node, PERIOD_NS):
-            self.period_ns[node] = period_ns
+
+    def heard_samples(self, facts: Sequence[Fact]) -> None:
+        """Samples of different nodes were read at one log time."""
+        self.last_ns.update(dict.fromkeys([fact.key for fact in facts], facts[-1].log_time_ns))
+        if self.spooling:
+            for fact in facts:
+                self.heard(fact)
+        for fact in facts:
+            period_ns = fact.data.period_ns
+            if period_ns and period_ns != self.period_ns.get(fact.key, PERIOD_NS):
+                self.period_ns[fact.key] = period_ns
 
     def spooled(self, node: str, log_time_ns: int) -> None:
         """The node was cut off from the log, not silent."""

@@ -9,7 +9,9 @@ them, are not remembered. Not here: the failure itself (attribution), what follo
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha256
+from struct import Struct
 from typing import Final
 
 import msgspec
@@ -35,6 +37,8 @@ from nemesis.schemas.observed import InventoryReported, SampleTaken
 SWEEP_NS: Final = 60_000_000_000  # bands come down by the minute
 ROW_BYTES: Final = 8 * len(CHANNELS)
 IDENTITY_BYTES: Final = 8
+GPUS_MAX: Final = 1024  # of a node; keeps what is prepared for each size of it small
+_ZEROS: Final = bytes(ROW_BYTES)
 _INT64: Final = np.dtype("<i8")
 
 
@@ -111,12 +115,14 @@ class EccRules:
 
     def _on_sample(self, fact: Fact, data: SampleTaken) -> Sequence[Conclusion]:
         count, raw = data.gpu_count, data.gpu
-        if not count or len(raw) % (8 * count) or len(raw) < ROW_BYTES * count:
+        if not 0 < count <= GPUS_MAX or len(raw) % (8 * count) or len(raw) < ROW_BYTES * count:
             return ()
-        width = len(raw) // count
-        block = b"".join([raw[at : at + ROW_BYTES] for at in range(0, len(raw), width)])
+        cut = _rows_of(count, len(raw) // count).unpack(raw)
         before = self._state.blocks.get(data.node)
-        if before == block or (before is None and block.count(0) == len(block)):
+        if before is None and cut == (_ZEROS,) * count:
+            return ()
+        block = b"".join(cut)
+        if before == block:
             return ()
         gpus = self._state.inventory.gpus.get(data.node)
         if gpus is None or fact.late:
@@ -230,6 +236,12 @@ class EccRules:
             incident=incident,
         )
         return Conclusion(data=data, key=incident, cause=(fact.seq,))
+
+
+@lru_cache(maxsize=64)
+def _rows_of(count: int, width: int) -> Struct:
+    """Cuts the memory's columns out of a block of so many rows of so many bytes."""
+    return Struct(f"{ROW_BYTES}s{width - ROW_BYTES}x" * count)
 
 
 def _identities(data: InventoryReported) -> bytes:

@@ -130,10 +130,10 @@ def begin(log: MemoryLog) -> None:
     log.append(traffic.tick(0), traffic.activation("counting", 1), traffic.activation("echoing", 1))
 
 
-def settled(log: MemoryLog, copies: list[Copy]) -> None:
+def settled(log: MemoryLog, copies: list[Copy], *, said_min: int = 20) -> None:
     """Judge the log, and that it was not one copy alone that did the work of all."""
     judge(log.records, CATALOGUE)
-    assert len(recorded(log.records, "counting")) > 20
+    assert len(recorded(log.records, "counting")) > said_min
     assert started(log.records, "processor_diverged") == []
     end = max(each.seq for each in log.records if not each.subject.startswith("nemesis.cursor."))
     for copy in copies:
@@ -210,7 +210,7 @@ def test_a_store_that_ends_inside_a_batch_is_built_upon_and_says_each_thing_once
                 log.roll_back(dice.choice(torn))
 
         await play(log, copies, in_turn(seed, 250, worse=True), dice=dice, kills=3, worse=tear)
-        settled(log, copies)
+        settled(log, copies, said_min=10)  # of what six tears left of the log
         assert log.torn_count >= 3
 
     run(main(), cpu_s_max=CPU_S_MAX)

@@ -8,7 +8,7 @@ from nemesis.sim.faults.planned import FaultPlanned
 from nemesis.sim.faults.scenario import scenarios
 
 _ALL = [fault for each in scenarios() for fault in each.faults]
-_BY_KIND = {fault.kind: fault for fault in sorted(_ALL, key=lambda each: each.right != "nothing")}
+_BY_KIND = {fault.kind: fault for fault in sorted(_ALL, key=lambda each: each.answer != "nothing")}
 
 
 def planned(kind: str, **fields: Any) -> FaultPlanned:

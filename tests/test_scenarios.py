@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.plan import OnGpu, OnNic
 from nemesis.sim.faults.planned import KINDS, FaultPlanned
 from nemesis.sim.faults.scenario import (
     BadScenarioError,
@@ -132,27 +133,36 @@ def test_the_example_of_the_document_is_a_scenario_and_it_names_every_one_and_ev
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_document_tells_every_parameter_of_a_kind_with_its_default(kind: str) -> None:
-    text = (ROOT / "docs" / "scenarios.md").read_text()
+    _, _, text = (ROOT / "docs" / "scenarios.md").read_text().partition("| kind |")
     (struct,) = [each for each in get_args(FaultPlanned) if each.__struct_config__.tag == kind]
     (row,) = [each for each in text.splitlines() if _is_of_kind(each, kind)]
-    own = set(struct.__struct_fields__) - {
-        "after_s", "right", "node", "gpu", "rank", "nic", "port"
-    }  # fmt: skip
-    assert set(re.findall(r"`([a-z_]+)` ", row.split("|")[2])) == own
+    own = set(struct.__struct_fields__) - {*OnGpu.__struct_fields__, *OnNic.__struct_fields__}
+    assert set(re.findall(r"`([a-z_]+)` ", row.split("|")[3])) == own
     for field in own:
         default = struct.__struct_defaults__[
             struct.__struct_fields__.index(field) - len(struct.__struct_fields__)
         ]
-        told = re.search(rf"`{field}` (\S+?)(,| |$)", row.split("|")[2].strip())
+        told = re.search(rf"`{field}` (\S+?)(,| |$)", row.split("|")[3].strip())
         assert told is not None
-        shown = f'"{default}"' if isinstance(default, str) else f"{default:g}"
-        assert told[1] == ("true" if default is True else shown)
+        assert told[1] == _shown(default)
+
+
+def _shown(default: object) -> str:
+    match default:
+        case bool():
+            return str(default).lower()
+        case str():
+            return f'"{default}"'
+        case float():
+            return f"{default:g}"
+        case _:
+            return str(default)
 
 
 def _is_of_kind(row: str, kind: str) -> bool:
-    """Whether this is the kind's row, in the table that has two columns."""
+    """Whether this is the kind's row, in a table whose third column tells parameters."""
     cells = row.split("|")
-    return len(cells) == 4 and f"`{kind}`" in cells[1]
+    return len(cells) == 5 and f"`{kind}`" in cells[1]
 
 
 def test_a_scenario_that_is_not_there_is_refused_with_those_that_are() -> None:

@@ -21,7 +21,7 @@ from nemesis.schemas.observed import (
     ProcessExited,
     SampleTaken,
 )
-from nemesis.sim.faults.planned import NicDead
+from nemesis.sim.faults.planned_network import NicDead
 from nemesis.sim.faults.scenario import scenario_named
 from nemesis.sim.offline import OfflineRun, run_offline
 from nemesis.sim.truth.ledger import FaultInjected

@@ -52,7 +52,7 @@ def vary(seed: int, *, small: bool = False) -> Varied:
     last_s = max(each.after_s + _lasts_s(each) for each in planned)
     scenario = Scenario(
         name=f"varied-{seed}",
-        title=" and ".join(each.kind for each in planned if each.right != "nothing") or "decoys",
+        title=" and ".join(each.kind for each in planned if each.answer != "nothing") or "decoys",
         faults=tuple(planned),
         expect=Expect(goes_on=False),
         duration_s=float(round(last_s + after_s)),
@@ -146,7 +146,7 @@ def _known() -> dict[str, FaultPlanned]:
         fault.kind: fault
         for each in scenarios()
         for fault in each.faults
-        if fault.right != "nothing"
+        if fault.answer != "nothing"
     }
 
 

@@ -2,7 +2,7 @@
 
 Both are part of the ledger. A chain says what caused what, from the root to the loudest symptom.
 Evidence says which fact of which producer shows it; whether it was really delivered is decided by
-reading the log (evidence.py), before any processor runs.
+reading the log (sim/truth/evidence.py), before any processor runs.
 """
 
 from typing import Literal
@@ -16,7 +16,17 @@ Shows = Literal[
 first reading; a reading that reaches or falls to `value`; one that cannot be taken; what differs
 from all others of its kind; what is `value` per mille above the others' median; nobody speaks."""
 
-Told = Literal["kernel", "log", "sample", "fabric", "process", "collective", "setting", "spool"]
+Told = Literal[
+    "kernel",
+    "log",
+    "sample",
+    "device_state",
+    "fabric",
+    "process",
+    "collective",
+    "setting",
+    "spool",
+]
 """Tokens of telemetry facts that can hold evidence."""
 
 
@@ -38,8 +48,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     component: str
     """Of what it speaks."""
     sign: str
-    """The words of a kernel line; `block.channel` of a sample; a field of a port, of an exit or of
-    a flight recorder; the name of a setting."""
+    """The words of a line; `block.channel` of a sample or a state; a field of a port, of an exit,
+    of a flight recorder or of the operation that it is in; `name=value` of a setting."""
     shows: Shows = "said"
     value: int = 0
     row: int = -1

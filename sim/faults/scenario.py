@@ -11,7 +11,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from nemesis.schemas.errors import NemesisError
-from nemesis.sim.faults.planned import KINDS, FaultPlanned, Seconds
+from nemesis.sim.faults.plan import Seconds
+from nemesis.sim.faults.planned import KINDS, FaultPlanned
 from nemesis.sim.truth.assertions import Assertion, unknown
 from nemesis.streams.documents import BadDocumentError, read_toml
 
@@ -82,7 +83,7 @@ def load_scenario(path: Path) -> Scenario:
         raise BadScenarioError(f"{path}: {_explained(str(error), document)}") from error
     for said in unknown(scenario.assertions):
         raise BadScenarioError(f"{path}: {said}")
-    if not scenario.duration_s and all(each.right == "nothing" for each in scenario.faults):
+    if not scenario.duration_s and all(each.answer == "nothing" for each in scenario.faults):
         raise BadScenarioError(
             f"{path}: duration_s: missing, and nothing else says when a run of decoys is over"
         )

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
 import msgspec
 from msgspec.structs import replace
 
+from nemesis.sim.faults.plan import Planned
 from nemesis.sim.faults.planned import FaultPlanned
 from nemesis.sim.faults.scenario import ANYTHING, Scenario, scenarios
 from nemesis.sim.faults.symptoms import Symptom
@@ -25,7 +26,7 @@ from nemesis.sim.truth.suites import Decoys, Mix, Suite, Topologies
 
 BEGIN_S: Final = (6.0, 14.0)
 """When the first fault strikes: processors have seen some steps."""
-_GIVEN: Final = ("after_s", "right", "node")
+_GIVEN: Final = Planned.__struct_fields__
 """What a parameter is not."""
 
 
@@ -48,7 +49,7 @@ def draw(suite: Suite, seed: int, params: Params) -> Drawn:
     last_s = max([last_s, *(each.after_s + lasts_s(each) for each in planned)])
     scenario = Scenario(
         name=f"{suite.name}-{seed}",
-        title=" and ".join(each.kind for each in planned if each.right != "nothing") or "decoys",
+        title=" and ".join(each.kind for each in planned if each.answer != "nothing") or "decoys",
         faults=tuple(sorted(planned, key=lambda each: each.after_s)),
         expect=ANYTHING,
         duration_s=float(round(last_s + suite.after_s + 8 * poll_s + _stall_s(cluster))),
@@ -107,7 +108,7 @@ def known_faults() -> dict[str, FaultPlanned]:
         fault.kind: fault
         for each in scenarios()
         for fault in each.faults
-        if fault.right != "nothing"
+        if fault.answer != "nothing"
     }
 
 
@@ -147,7 +148,7 @@ def lasts_s(fault: FaultPlanned) -> float:
     once_s = sum(
         float(getattr(seen, name))
         for name in seen.__struct_fields__
-        if name.endswith("_s") and name != "after_s"
+        if name.endswith("_s") and name not in _GIVEN
     )
     return once_s * max([1, *(int(getattr(seen, name, 1)) for name in ("flaps_count",))])
 

@@ -8,9 +8,17 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from nemesis.schemas.channels import GPU_CHANNELS, HOST_CHANNELS, NIC_CHANNELS, STEP_CHANNELS
+from nemesis.schemas.channels import (
+    GPU_CHANNELS,
+    GPU_STATE_CHANNELS,
+    HOST_CHANNELS,
+    NIC_CHANNELS,
+    NIC_STATE_CHANNELS,
+    STEP_CHANNELS,
+)
 from nemesis.schemas.observed import (
     CollectiveRecorded,
+    DeviceStateRead,
     FabricSampled,
     KernelLineLogged,
     LogLineWritten,
@@ -28,6 +36,10 @@ _CHANNELS: Final[Mapping[str, tuple[str, ...]]] = {
     "nic": NIC_CHANNELS,
     "host": HOST_CHANNELS,
     "steps": STEP_CHANNELS,
+}
+_STATE_CHANNELS: Final[Mapping[str, tuple[str, ...]]] = {
+    "gpu": GPU_STATE_CHANNELS,
+    "nic": NIC_STATE_CHANNELS,
 }
 _RANK: Final = STEP_CHANNELS.index("rank")
 
@@ -47,7 +59,7 @@ def readings(fact: Observation, expected: Expected) -> Iterator[Reading]:
     its field.
     """
     match fact:
-        case SampleTaken():
+        case SampleTaken() | DeviceStateRead():
             yield from column(fact, expected.sign)
         case FabricSampled():
             for port in fact.ports:
@@ -77,10 +89,10 @@ def _said(fact: Observation, sign: str) -> Iterator[Reading]:
             return
 
 
-def column(fact: SampleTaken, sign: str) -> Iterator[Reading]:
+def column(fact: SampleTaken | DeviceStateRead, sign: str) -> Iterator[Reading]:
     """A channel of a sample, `gpu.temp_c`, row by row; of steps each row is a rank."""
     block, _, channel = sign.partition(".")
-    names = _CHANNELS[block]
+    names = (_STATE_CHANNELS if isinstance(fact, DeviceStateRead) else _CHANNELS)[block]
     matrix = _matrix(fact, block)
     if matrix is None or matrix.shape[1] <= names.index(channel):
         return
@@ -90,10 +102,10 @@ def column(fact: SampleTaken, sign: str) -> Iterator[Reading]:
         yield Reading(str(row), int(value))
 
 
-def _matrix(fact: SampleTaken, block: str) -> Any:
+def _matrix(fact: SampleTaken | DeviceStateRead, block: str) -> Any:
     """None where the section is absent."""
     payload = getattr(fact, block)
-    count = {"gpu": fact.gpu_count, "nic": fact.nic_count, "steps": fact.step_count}.get(block, 1)
+    count = getattr(fact, f"{block.removesuffix('s')}_count", 1)
     if not payload or not count:
         return None
     return np.frombuffer(payload, _INT64).reshape(count, -1)

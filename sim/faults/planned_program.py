@@ -1,0 +1,78 @@
+"""Faults of the training program and its software, as a scenario plans them."""
+
+from typing import ClassVar, Final, Literal
+
+from nemesis.sim.faults.plan import Answer, Few, OnRank, Planned, Right
+
+_PROGRAM: Final = ("program/{job}",)
+
+
+class RankExit(OnRank, kw_only=True, frozen=True, tag="rank-exit"):
+    """A rank's process ends."""
+
+    RIGHT: ClassVar[Answer] = Right(
+        classes=("app.program", "unknown"),
+        components=("{rank}",),
+        actions=("restart_rank", "shrink", "swap_node", "restart_job"),
+    )
+
+
+class Desync(OnRank, kw_only=True, frozen=True, tag="desync"):
+    """A rank calls another collective than the others, and everybody waits for ever."""
+
+    RIGHT: ClassVar[Answer] = Right(
+        classes=("desync",),
+        components=("{rank}", *_PROGRAM),
+        actions=("fix_program",),
+    )
+
+    differs_in: Literal["operation", "size", "order", "absent"] = "operation"
+    """absent: it never calls it, and computes on."""
+
+
+class IllegalAccess(Planned, kw_only=True, frozen=True, tag="illegal-access"):
+    """A kernel of the program reads beyond its memory on several GPUs at once (Xid 31, then 43)."""
+
+    SEAT: ClassVar[str] = "program"
+    RIGHT: ClassVar[Answer] = Right(
+        classes=("app.program",),
+        components=_PROGRAM,
+        actions=("fix_program", "restart_job"),
+        harmless=("{ranks}",),
+    )
+
+    gpus_count: Few = 4
+
+
+class RankOom(OnRank, kw_only=True, frozen=True, tag="rank-oom"):
+    """One rank asks for more memory than its GPU has, and ends with a traceback."""
+
+    RIGHT: ClassVar[Answer] = Right(
+        classes=("app.oom",),
+        components=("{rank}", *_PROGRAM),
+        actions=("fix_program", "restart_job", "restart_rank", "shrink"),
+    )
+
+
+class NanLoss(OnRank, kw_only=True, frozen=True, tag="nan-loss"):
+    """One rank's gradients hold NaN; after the next all-reduce all ranks' do."""
+
+    RIGHT: ClassVar[Answer] = Right(
+        classes=("silent_corruption", "app.program"),
+        components=("{rank}", "{gpu}", *_PROGRAM),
+        actions=("shrink", "swap_node", "cordon_node", "restart_job", "fix_program"),
+    )
+
+
+class NcclVersion(Planned, kw_only=True, frozen=True, tag="nccl-version"):
+    """A node has another release of NCCL: the job hangs in its first collective there."""
+
+    SEAT: ClassVar[str] = "software"
+    RIGHT: ClassVar[Answer] = Right(
+        classes=("software.version",),
+        components=("{software}", "{node}"),
+        actions=("fix_config", "swap_node", "shrink"),
+        harmless=("{ranks}",),
+    )
+
+    version: str = "2.21.5"

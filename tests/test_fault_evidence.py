@@ -1,0 +1,94 @@
+"""Promises of every kind of fault: the log shows what its ledger entry says, and names bystanders.
+
+Each kind runs once on a small cluster, offline and without processors: what is checked is the
+evidence, not what anybody makes of it. `python -m tests.fault_kinds` prints what processors say.
+"""
+
+import pytest
+
+from nemesis.schemas.components import node_of
+from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.planned import KINDS
+from nemesis.sim.faults.symptoms import KernelLine, RankDies, RankGivesUp, RankPrints
+from nemesis.sim.offline import START_NS
+from nemesis.sim.params import load_params
+from nemesis.sim.truth.evidence import Weigher
+from tests.kind_runs import CLUSTER, DEFECTS, SILENCE_S, KindRun, kind_run, planned_of
+
+CASCADES = {
+    "xid79",
+    "nic-dead",
+    "switch-down",
+    "pause-storm",
+    "pause-deadlock",
+    "nvlink5-down",
+    "nvswitch-fatal",
+    "checkpoint-stall",
+    "loader-killed",
+    "illegal-access",
+    "nan-loss",
+    "nccl-version",
+    "gid-wrong",
+}
+"""Kinds whose loudest symptom is not on the culprit."""
+
+
+def shown(kind: str, run: KindRun) -> list[bool]:
+    """Of each thing that is expected of a kind, whether that run's log shows it."""
+    (fault,) = plan_faults(CLUSTER, [planned_of(kind)], seed=7)
+    weigher = Weigher([fault], load_params().truth, start_ns=START_NS)
+    for now_ns, fact in run.observations:
+        weigher.take(now_ns, fact)
+    (weighed,) = weigher.weighings()
+    return [at in weighed.delivered for at in range(len(fault.evidence))]
+
+
+@pytest.mark.parametrize("kind", [each for each in KINDS if each not in DEFECTS])
+def test_a_kind_of_fault_leaves_the_evidence_that_its_ledger_entry_expects(kind: str) -> None:
+    run = kind_run(kind)
+    missing = [e for e, s in zip(run.truth.evidence, shown(kind, run), strict=True) if not s]
+    assert missing == []
+    assert run.truth.evidence or kind == "slow-step"
+
+
+@pytest.mark.parametrize("kind", [each for each in KINDS if each not in DEFECTS])
+def test_without_the_fault_the_log_does_not_show_it(kind: str) -> None:
+    healthy = kind_run("slow-step", after_s=SILENCE_S)
+    evidence = kind_run(kind).truth.evidence
+    seen = [e for e, s in zip(evidence, shown(kind, healthy), strict=True) if s and e.decisive]
+    assert seen == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_of_fault_has_a_chain_from_its_root_to_what_is_seen(kind: str) -> None:
+    truth = kind_run(kind).truth
+    assert truth.culprit
+    assert [each.after_ns for each in truth.chain] == sorted(each.after_ns for each in truth.chain)
+    told = {truth.culprit, *truth.components, *truth.harmless, *truth.innocent}
+    assert truth.chain[0].component in told
+    if truth.stalls or truth.lost_ranks:
+        assert len(truth.chain) > 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whoever_is_loud_elsewhere_is_named_as_innocent(kind: str) -> None:
+    (fault,) = plan_faults(CLUSTER, [planned_of(kind)], seed=7)
+    named = {*fault.innocent, *fault.components, *fault.harmless}
+    nodes = {node_of(each) for each in named}
+    nodes |= {node for node in CLUSTER.node_names for r in ranks_on(node) if r in named}
+    for symptom in fault.symptoms:
+        is_loud = isinstance(symptom.effect, KernelLine | RankDies | RankGivesUp | RankPrints)
+        if is_loud and symptom.node != fault.node:
+            assert symptom.node in nodes, symptom
+
+
+def ranks_on(node: str) -> list[str]:
+    return [f"rank/{CLUSTER.job.name}/{number}" for number in CLUSTER.ranks_of(node)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nobody_is_both_guilty_and_an_innocent_bystander(kind: str) -> None:
+    truth = kind_run(kind).truth
+    assert not set(truth.components) & set(truth.innocent)
+    assert len(truth.innocent) == len(set(truth.innocent))
+    assert set(truth.innocent) or kind not in CASCADES

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from nemesis.schemas.errors import BadNameError
 from nemesis.schemas.observed import GpuDescribed, NicDescribed, PortDescribed, Tier
 from nemesis.sim.jobs.model import JobModel
 from nemesis.sim.topology.cuts import Cut, cut
@@ -277,12 +278,12 @@ class Cluster(msgspec.Struct, kw_only=True, frozen=True, dict=True):
         way is chosen.
 
         Raises:
-            BadNameError: the cluster has no such component in `failed`.
-            KeyError: it has no such NIC.
+            BadNameError: the cluster has no such NIC, or no such component in `failed`.
         """
         source, target = self.nic_number(nic), self.nic_number(other)
-        if min(source, target) < 0:
-            raise KeyError(nic if source < 0 else other)
+        for name, number in ((nic, source), (other, target)):
+            if number < 0:
+                raise BadNameError(f"the cluster has no NIC {name[:60]!r}")
         if source == target:
             return (nic,)
         dead = {

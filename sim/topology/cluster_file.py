@@ -1,6 +1,7 @@
 """The TOML file that describes a cluster, read into one."""
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,11 @@ from nemesis.sim.topology.node import NodeModel, node_kinds
 from nemesis.streams.documents import BadDocumentError, read_toml
 
 DEFAULT: Final = Path(__file__).with_name("cluster.toml")
+SHAPES: Final = Path(__file__).with_name("shapes.toml")
+PERIOD_MS: Final = 5_000  # what a shape is polled at where no file says otherwise
+
+
+_HINT: Final = "`nemesis topology list` names the shapes that need no file"
 
 
 class BadClusterError(NemesisError):
@@ -33,17 +39,39 @@ class ClusterFile(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fiel
 
 
 def load_cluster(path: Path = DEFAULT) -> Cluster:
-    """The cluster that a file describes.
+    """The cluster that a file describes, or the published shape of that name with one job.
 
     Raises:
         BadClusterError: no such file, not TOML, or a field that is missing, unknown or impossible.
     """
     try:
+        if str(path) in shapes() and not path.exists():
+            return published(str(path))
         return cluster_of(read_toml(path))
     except BadDocumentError as error:
-        raise BadClusterError(error.message) from error
+        raise BadClusterError(error.message, hint=_HINT) from error
     except (BadClusterError, msgspec.ValidationError) as error:
         raise BadClusterError(f"{path}: {error}") from error
+
+
+@cache
+def shapes() -> dict[str, dict[str, Any]]:
+    """Published shapes: the tables `cluster`, `node` and `fabric` of each, by name."""
+    return read_toml(SHAPES)
+
+
+def published(name: str, **cluster: Any) -> Cluster:
+    """A published shape with the built-in job on fifteen of sixteen nodes.
+
+    `cluster`: other values for its `[cluster]`, as `nodes` for a shape that is regular.
+
+    Raises:
+        BadClusterError: there is no such shape, or not with these values.
+    """
+    document = {"cluster": {"shape": name, **cluster}, "job": read_toml(DEFAULT)["job"]}
+    nodes = _shaped(document)["cluster"]["nodes"]
+    document["job"] |= {"nodes": max(1, nodes - nodes // 16), "world_min": 1}
+    return cluster_of(document)
 
 
 def cluster_of(document: dict[str, Any]) -> Cluster:
@@ -53,7 +81,7 @@ def cluster_of(document: dict[str, Any]) -> Cluster:
         msgspec.ValidationError: a field is missing, unknown or of another type.
         BadClusterError: it is impossible.
     """
-    file = msgspec.convert(document, ClusterFile)
+    file = msgspec.convert(_shaped(document), ClusterFile)
     node = _node(file.node)
     jobs = (file.job,) if isinstance(file.job, JobModel) else file.job
     cluster = Cluster(cluster=file.cluster, node=node, fabric=file.fabric, jobs=jobs)
@@ -63,6 +91,22 @@ def cluster_of(document: dict[str, Any]) -> Cluster:
     _hold(fabric.rules(file.fabric, cluster.shape, cluster.cluster.nodes, len(node.nics)))
     _hold(_job_rules(cluster))
     return cluster
+
+
+def _shaped(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with what its shape says where it says nothing itself."""
+    own = document.get("cluster")
+    if not isinstance(own, dict) or "shape" not in own:
+        return document
+    name = own["shape"]
+    if name not in shapes():
+        raise BadClusterError(f"cluster.shape: {name!r}: expected {', '.join(sorted(shapes()))}")
+    tables = shapes()[name]
+    given = {table: document.get(table, {}) for table in tables}
+    rest = {key: value for key, value in own.items() if key != "shape"}
+    named = {"name": name, "sample_period_ms": PERIOD_MS, **tables["cluster"], **rest}
+    merged = {table: {**said, **given[table]} for table, said in tables.items()}
+    return {**document, **merged, "cluster": named}
 
 
 def _node(table: dict[str, Any]) -> NodeModel:

@@ -42,6 +42,12 @@ class Wiring:
         self._first: Final[list[int]] = self.first_port.tolist()
         self._pods: Final = offsets(shape.pod_sizes)
 
+    @property
+    def link_count(self) -> int:
+        """Cables: one for each NIC, and one for two ports that are plugged into each other."""
+        nics = len(self.nic_port)
+        return nics + (len(self.peer) - nics) // 2
+
     def tier(self, switch: int) -> Tier:
         """The tier of a switch."""
         leaves, spines, _ = self.counts

@@ -30,6 +30,7 @@ from nemesis.cli.simulate import simulate
 from nemesis.cli.status import status
 from nemesis.cli.suite import suite
 from nemesis.cli.top import top
+from nemesis.cli.topology import topology
 from nemesis.cli.triage import triage
 
 app = typer.Typer(
@@ -88,6 +89,7 @@ app.command()(status)
 app.add_typer(suite, name="suite")
 app.add_typer(telemetry, name="telemetry")
 app.command()(top)
+app.add_typer(topology, name="topology")
 app.command()(triage)
 app.command()(unprotect)
 app.command()(veto)

@@ -65,6 +65,55 @@ def test_what_fell_silent_together_is_named_by_the_switch_it_shares() -> None:
     assert "switch/leaf1" in log.last.reason
 
 
+CLUSTER = [f"n{number}" for number in range(1, 17)]
+
+
+def congested(log: Log, late: list[str], on_time: list[str], seconds: int) -> None:
+    """Of those that are late each is heard every 24 s, one after the other."""
+    for second in range(seconds):
+        due = [name for at, name in enumerate(late) if second % 24 == 3 * at]
+        for name in [*due, *(on_time if second % 5 == 0 else ())]:
+            log.sample(name, period_ns=5_000_000_000)
+        log.tick(1)
+
+
+def named(log: Log) -> list[str]:
+    """Every component that was ever blamed."""
+    return [each.id for verdict in log.verdicts for each in verdict.culprits]
+
+
+def test_nobody_is_named_while_many_are_late_each_at_its_own_time() -> None:
+    log = cluster(*CLUSTER)
+    run(log, CLUSTER, 10)
+    congested(log, CLUSTER[:8], CLUSTER[8:], 120)
+    run(log, CLUSTER, 30)
+    assert named(log) == []
+    few = cluster(*CLUSTER)
+    run(few, CLUSTER, 10)
+    congested(few, CLUSTER[:2], CLUSTER[2:], 120)
+    assert set(named(few)) == {"node/n1", "node/n2"}
+
+
+def test_a_node_that_stays_silent_is_named_once_the_others_are_heard_again() -> None:
+    log = cluster(*CLUSTER)
+    run(log, CLUSTER, 10)
+    congested(log, CLUSTER[:8], CLUSTER[8:], 120)
+    run(log, [name for name in CLUSTER if name != "n4"], 40)
+    assert named(log) == ["node/n4"]
+
+
+def test_a_switch_that_is_lost_while_others_are_late_is_told() -> None:
+    log = Log()
+    for at, node in enumerate(CLUSTER):
+        port = f"port/leaf{1 + at // 4}/{at}"
+        log.inventory(node, "0000:1b:00.0", nics=(NicDescribed(name="mlx5_0", switch_port=port),))
+    log.submitted(*CLUSTER, ranks_per_node=1)
+    run(log, CLUSTER, 10)
+    congested(log, CLUSTER[4:12], CLUSTER[:4], 40)
+    assert any("switch/leaf4" in verdict.reason for verdict in log.verdicts)
+    assert named(log) == []
+
+
 def test_two_nodes_that_die_apart_are_both_named() -> None:
     log = cluster(*NODES)
     run(log, NODES, 10)

@@ -4,7 +4,9 @@ Why: a node that lost power writes no last line. But silence is weak evidence: a
 off from the log spools and delivers later, and many that fall silent together lost a network, not
 their lives. How: a node that served a job and was not heard for three of its periods is silent;
 if at least two others and a tenth of its failure domain fell silent with it, the domain is named
-instead. Not here: what a silent node's ranks prove (verdicts.py).
+instead. While as many of all nodes are late, each at its own time, the path of telemetry is
+congested: nobody is named until the others are heard again, or have been silent for long. Time is
+log time throughout. Not here: what a silent node's ranks prove (verdicts.py).
 """
 
 from collections.abc import Sequence
@@ -19,6 +21,8 @@ from nemesis.schemas.facts import Fact
 
 SECOND_NS: Final = 1_000_000_000
 PERIODS: Final = 3  # one lost message and one late one are no silence
+LATE_PERIODS: Final = 2  # a message that should have come is missing
+GONE_PERIODS: Final = 6  # who is late for so long is not late any more
 PERIOD_NS: Final = 5 * SECOND_NS  # of a node that does not say how often it polls
 SILENT_NS_MIN: Final = 5 * SECOND_NS  # a busy log delivers a second or two late
 TICK_GAP_NS: Final = 3 * SECOND_NS
@@ -96,34 +100,53 @@ class Hearing(msgspec.Struct):
         ]
         if not overdue or (len(overdue) == len(self.last_ns) > OTHERS_MIN):
             return []  # that nobody at all is heard says something about the log, not about nodes
-        return self._told(sorted(overdue), tick, inventory)
+        return self._told(sorted(overdue), tick, inventory, self._late_count(now_ns))
+
+    def _late_count(self, now_ns: int) -> int:
+        """How many are late, where so many at once say something about what they share; else 0."""
+        late = gone = 0
+        for node, last_ns in self.last_ns.items():
+            period_ns = self.period_ns.get(node, PERIOD_NS)
+            silent_ns = now_ns - last_ns
+            gone += silent_ns >= GONE_PERIODS * period_ns
+            late += silent_ns >= LATE_PERIODS * period_ns
+        late -= gone
+        return late if _are_many(late, len(self.last_ns) - gone) else 0
 
     def _limit_ns(self, node: str) -> int:
         return PERIODS * self.period_ns.get(node, PERIOD_NS)
 
-    def _told(self, overdue: list[str], tick: Fact, inventory: Inventory) -> list[Silence]:
+    def _told(
+        self, overdue: list[str], tick: Fact, inventory: Inventory, late_count: int
+    ) -> list[Silence]:
         found: list[Silence] = []
         seen: set[str] = set()
+        domains: dict[str, tuple[str, list[str]]] = {}
+        alone: set[tuple[str, int]] = set()
+        """(domain, when last heard) of those that are left open: others are late as well."""
         for node in overdue:
             last_ns = self.last_ns[node]
             if node in seen or self.told.get(node) == last_ns or node in self.spooling:
                 continue
-            self.told[node] = last_ns
-            served = self.left_ns.pop(node, 0) > last_ns  # when it was last heard
+            served = self.left_ns.get(node, 0) > last_ns  # when it was last heard
             if not served and not inventory.seats_on(node):
+                self._tell(node)
                 continue
-            domain, members = self._domain(node, inventory)
+            domain, members = self._domain(node, inventory, domains)
+            if (domain, last_ns) in alone:
+                continue
             together = [
                 each for each in members if each == node or self._fell_with(each, node, tick)
             ]
-            shared = (
-                len(together) > OTHERS_MIN
-                and len(together) * 1_000_000 >= len(members) * DOMAIN_SHARE_PPM
-            )
+            shared = _are_many(len(together), len(members))
+            explained = shared and (domain != ALL_NODES or len(together) >= late_count)
+            if late_count and not explained:
+                alone.add((domain, last_ns))
+                continue
             nodes = tuple(together) if shared else (node,)
             seen.update(nodes)
             for each in nodes:
-                self.told[each] = self.last_ns[each]
+                self._tell(each)
             silent_s = (tick.log_time_ns - last_ns) // SECOND_NS
             says = f"nothing from {', '.join(nodes[:8])} for {silent_s} s"
             found.append(
@@ -131,15 +154,25 @@ class Hearing(msgspec.Struct):
             )
         return found
 
-    def _domain(self, node: str, inventory: Inventory) -> tuple[str, list[str]]:
-        """(name, nodes) of what the node shares with others: its switch, else the cluster."""
-        switches = inventory.uplinks_of(node)
-        if switches:
-            first = switches[0]
-            members = [each for each in sorted(self.last_ns) if first in inventory.uplinks_of(each)]
-            if len(members) > OTHERS_MIN:
-                return f"switch/{first}", members
-        return ALL_NODES, sorted(self.last_ns)
+    def _tell(self, node: str) -> None:
+        """This silence is answered."""
+        self.told[node] = self.last_ns[node]
+        self.left_ns.pop(node, None)
+
+    def _domain(
+        self, node: str, inventory: Inventory, domains: dict[str, tuple[str, list[str]]]
+    ) -> tuple[str, list[str]]:
+        """(name, nodes) of what the node shares with others: its switch, else the cluster.
+
+        `domains` keeps, by switch, what was found at this tick.
+        """
+        first = next(iter(inventory.uplinks_of(node)), "")
+        if first not in domains:
+            everybody = sorted(self.last_ns)
+            below = [each for each in everybody if first in inventory.uplinks_of(each)]
+            large = len(below) > OTHERS_MIN
+            domains[first] = (f"switch/{first}", below) if large else (ALL_NODES, everybody)
+        return domains[first]
 
     def _fell_with(self, other: str, node: str, tick: Fact) -> bool:
         """Whether another node was last heard about when this one was, and not since."""
@@ -147,3 +180,7 @@ class Hearing(msgspec.Struct):
         silent_ns = tick.log_time_ns - self.last_ns[other]
         apart_ns = abs(self.last_ns[other] - self.last_ns[node])
         return apart_ns <= period_ns and silent_ns >= (PERIODS - 1) * period_ns
+
+
+def _are_many(count: int, of_count: int) -> bool:
+    return count > OTHERS_MIN and count * 1_000_000 >= of_count * DOMAIN_SHARE_PPM

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +53,33 @@ def test_a_claim_is_respected_until_its_log_time_is_over() -> None:
     cell.tick(2)
     [due] = read(cell, "b").due()
     assert (due.expected_seq, due.attempt) == (seq, 2)
+
+
+@pytest.mark.parametrize("scope", ["ALL", "job/llama"])
+def test_a_pause_holds_from_its_own_place_in_the_log_on(scope: str) -> None:
+    cell = recovering()
+    stale = read(cell, "a")
+    [due] = stale.due()  # a copy that has not read on claims what it believes to be due
+    paused_ns = cell.now_ns
+    before = len(cell.records)
+    cell.operate(PauseSet, "p", scope=scope, paused=True)
+    cell.attempt(AttemptStarted, "llama/2", deadline_ns=cell.now_ns + SECOND_NS, attempt=1)
+    for record in cell.records[before:]:
+        stale.take(Input(record))  # and reads its claim back before it does anything
+    assert stale.forbids(due.decision) == f"{scope} is paused"
+    assert stale.log_time_ns == paused_ns, "not a tick has passed"
+    assert names(cell, "b") == []
+
+
+def test_a_pause_that_comes_after_a_claim_ends_what_is_begun_and_nothing_more() -> None:
+    cell = recovering()
+    claim = cell.attempt(AttemptStarted, "llama/2", deadline_ns=cell.now_ns + SECOND_NS, attempt=1)
+    cell.operate(PauseSet, "p", scope="ALL", paused=True)
+    claims = read(cell)
+    decision = claims.plans_in_force("llama")[-1]
+    assert decision.decision == "llama/2"
+    assert claims.holds(decision, claim)
+    assert claims.due() == []
 
 
 def test_what_ended_expired_or_is_paused_or_protected_is_not_due() -> None:

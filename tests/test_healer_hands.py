@@ -209,6 +209,20 @@ def test_a_pause_withholds_and_its_end_goes_on_with_the_same_rung(scope: str) ->
     assert (decided.mode, decided.action) == ("act", "shrink")
 
 
+def test_a_pause_holds_before_the_next_tick() -> None:
+    cell = made(ACT)
+    cell.exit(3)
+    assert cell.last(QuiesceDecided).mode == "act"
+    cell.carry_out()
+    before_ns = cell.now_ns
+    cell.operate(PauseSet, "pause", scope="ALL", paused=True)
+    cell.blame("gpu.off_bus", 3)
+    withheld = cell.last(RecoveryWithheld)
+    assert (withheld.limit, withheld.at_ns) == ("paused", before_ns)
+    cell.tick(30)
+    assert cell.all(RecoveryDecided) == []
+
+
 @pytest.mark.parametrize(
     ("mode", "seconds", "limit"), [("act", 61, "unanswered"), ("approve", 901, "expired")]
 )

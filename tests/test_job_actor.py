@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from nemesis.actors.claims import Due
 from nemesis.actors.job import JobActor
+from nemesis.actors.notary import Notary
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.done import (
     AttemptCompleted,
@@ -348,6 +350,27 @@ def test_nothing_begins_while_everything_is_paused(tmp_path: Path) -> None:
         assert await cell.done() == []
         await cell.say(msgspec.structs.replace(pause, paused=False), "all", "operator")
         await cell.until(AttemptCompleted, decision="llama/2")
+
+    run(tmp_path, body)
+
+
+def test_a_pause_that_an_actor_has_not_read_yet_stops_it_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = Notary.claim
+
+    async def body(cell: Site) -> None:
+        async def late(self: Notary, due: Due) -> int:
+            pause = PauseSet(at_ns=START_NS, by="ann", reason="", scope="ALL", paused=True)
+            await cell.say(pause, "all", "operator")
+            return await claim(self, due)
+
+        monkeypatch.setattr(Notary, "claim", late)
+        await cell.start_actor()
+        await cell.shrink(await cell.submit())
+        _, failed = await cell.until(AttemptFailed, decision="llama/2")
+        assert (failed.withdrawn, failed.reason) == (True, "Not carried out: ALL is paused.")
+        assert cell.effects() == []
 
     run(tmp_path, body)
 

@@ -14,6 +14,7 @@ from nemesis.sim.faults.symptoms import Fault, Symptom
 from nemesis.sim.operator import submissions
 from nemesis.sim.params import Params
 from nemesis.sim.simulation import Simulation
+from nemesis.sim.told import told
 from nemesis.sim.topology.cluster import Cluster
 from nemesis.sim.truth.evidence import Weigher
 
@@ -39,12 +40,8 @@ def weighed(
     while now_ns < weigher.until_ns:
         now_ns += quantum_ns
         simulation.advance(now_ns, lambda node: True)
-        for node in simulation.speaking():
-            for fact in simulation.agents[node].witness.carried(now_ns):
-                weigher.take(now_ns, fact)
-        for collector in simulation.speaking_collectors():
-            for poll in collector.carried():
-                weigher.take(now_ns, poll)
+        for fact in told(simulation, now_ns):
+            weigher.take(now_ns, fact)
     return [
         replace(fault, delivered=each.delivered, attributable=each.attributable)
         for fault, each in zip(faults, weigher.weighings(), strict=True)

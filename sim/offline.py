@@ -24,10 +24,7 @@ from nemesis.schemas.facts import (
     Record,
     encode_conclusion,
     encode_observation,
-    telemetry_subject,
 )
-from nemesis.schemas.observed import Observation
-from nemesis.schemas.registry import BY_STRUCT
 from nemesis.sim.dry_run import weighed
 from nemesis.sim.ending import Ending, judged
 from nemesis.sim.events import fact_of
@@ -38,6 +35,7 @@ from nemesis.sim.hands import NAME, Hands
 from nemesis.sim.operator import beginning, messages, submissions
 from nemesis.sim.params import Params
 from nemesis.sim.simulation import Simulation
+from nemesis.sim.told import message_of, told
 from nemesis.sim.topology.cluster import Cluster
 from nemesis.sim.truth.ledger import LedgerOpened, MembershipFormed, Truth
 from nemesis.sim.truth.ledger_file import Ledger, ledger_of
@@ -181,15 +179,9 @@ class _Log:
 
     def observe(self, simulation: Simulation) -> None:
         """Carry away what agents and collectors saw."""
-        for node in simulation.speaking():
-            self._put_all(simulation.agents[node].witness.carried(self.now_ns))
-        for collector in simulation.speaking_collectors():
-            self._put_all(collector.carried())
-
-    def _put_all(self, observations: Sequence[Observation]) -> None:
-        for each in observations:
-            token = BY_STRUCT[type(each)].token
-            self.put(telemetry_subject(each.node, token), encode_observation(each))
+        for observation in told(simulation, self.now_ns):
+            message = message_of(observation)
+            self.put(message.subject, message.payload)
 
     def _write(self, data: Attempt) -> None:
         self._writes_count += 1

@@ -28,6 +28,7 @@ from nemesis.sim.simulation import Simulation
 from nemesis.sim.telemetry.loads import LOADS, TRAINING
 from nemesis.sim.telemetry.staggered import staggered_ns
 from nemesis.sim.telemetry.world import World
+from nemesis.sim.told import told
 from nemesis.sim.topology.cluster_file import load_cluster
 from tests.test_sim_evidence import fault
 
@@ -155,7 +156,7 @@ def test_every_node_is_polled_once_a_period_whatever_the_quantum(tmp_path: Path)
     assert set(np.diff(times).tolist()) <= {SECOND * 3 // 4, SECOND, SECOND * 5 // 4}
 
 
-def told(folder: Path, seed: int) -> bytes:
+def digest_of(folder: Path, seed: int) -> bytes:
     """Everything that nodes and switches tell in ten seconds, while a few things go wrong."""
     broken = fault((2.0, GpuReads(2, (("pcie_width", 8),))), (3.0, SamplesLost(300)))
     simulation = Simulation(
@@ -165,15 +166,12 @@ def told(folder: Path, seed: int) -> bytes:
     for at in range(1, 101):
         now_ns = START + at * SECOND // 10
         simulation.advance(now_ns, lambda node: True)
-        for node in simulation.speaking():
-            for fact in simulation.agents[node].witness.carried(now_ns):
-                digest.update(encode_observation(fact))
-        for collector in simulation.speaking_collectors():
-            for poll in collector.carried():
-                digest.update(encode_observation(poll))
+        for fact in told(simulation, now_ns):
+            digest.update(encode_observation(fact))
     return digest.digest()
 
 
 def test_one_seed_makes_the_same_bytes_every_time(tmp_path: Path) -> None:
-    assert told(tmp_path / "a", 7) == told(tmp_path / "b", 7)
-    assert told(tmp_path / "c", 8) != told(tmp_path / "d", 7)
+    seen = digest_of(tmp_path / "a", 7)
+    assert digest_of(tmp_path / "b", 7) == seen
+    assert digest_of(tmp_path / "c", 8) != seen

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 LANE_BITS: Final = 16
 LANE_MAX: Final = (1 << LANE_BITS) - 1
 QUARTERS: Final = np.array([0.0, 0.25, 0.5, 0.75, 1.0])

@@ -141,7 +141,8 @@ class SeenOrigin(Origin):
     def stamp(self, kind: str, at_ns: int) -> Stamp:
         """As every producer's, by the node's own clock."""
         self.clock_error_ns = self._evidence.clock_error_ns
-        return super().stamp(kind, max(0, at_ns + self._evidence.clock_offset_ns))
+        offset_ns = self._evidence.clock_offset_ns
+        return super().stamp(kind, max(0, at_ns + offset_ns) if offset_ns else at_ns)
 
 
 def _shifted(group: GroupDigest, offset_ns: int) -> GroupDigest:

@@ -22,6 +22,7 @@ from nemesis.sim.telemetry.columns import Columns, Reads, Rows
 from nemesis.sim.telemetry.draws import (
     LANE_BITS,
     LANE_MAX,
+    Flags,
     Ints,
     at_time,
     either_way,
@@ -72,7 +73,10 @@ _FOLLOWS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
 class Gpus:
     """Every GPU, [node, index]."""
 
-    def __init__(self, nodes: int, count: int, model: str, params: Params, seed: int) -> None:
+    def __init__(self, touched: Flags, count: int, model: str, params: Params, seed: int) -> None:
+        """`touched`: where to mark the nodes of which something changed by itself that is news."""
+        nodes = len(touched)
+        self._touched: Final = touched
         family = params.gpu_family(model)
         noise = params.gpu_noise
         self._family: Final = family
@@ -121,6 +125,7 @@ class Gpus:
         limit = elapsed_ns * ((1 << 62) // self._chance_denominator)
         for at, index in np.argwhere(words.astype(np.int64) < limit[:, None]).tolist():
             self._rise(int(rows[at]), index, "dram_ce_count", 1)
+            self._touched[rows[at]] = True
 
     def suffer(self, row: int, effect: GpuEffect) -> None:
         """A fault reaches a GPU."""

@@ -15,6 +15,7 @@ from nemesis.sim.params import Params
 from nemesis.sim.telemetry.columns import Columns, Reads, Rows
 from nemesis.sim.telemetry.draws import (
     LANE_BITS,
+    Flags,
     Ints,
     at_time,
     either_way,
@@ -63,7 +64,12 @@ STOPS_AT: Final = {
 class Nics:
     """Every NIC, [node, index]."""
 
-    def __init__(self, nodes: int, count: int, rate_mbps: int, params: Params, seed: int) -> None:
+    def __init__(
+        self, touched: Flags, count: int, rate_mbps: int, params: Params, seed: int
+    ) -> None:
+        """`touched`: where to mark the nodes of which something changed by itself that is news."""
+        nodes = len(touched)
+        self._touched: Final = touched
         given = params.nic
         self._keys: Final = keys(seed, 2, (nodes, count))
         self._columns: Final = Columns(nodes, count, NIC_CHANNELS, NIC_STATE_CHANNELS)
@@ -110,6 +116,7 @@ class Nics:
             at = np.flatnonzero(rows == row)
             if at.size:
                 self._rise(row, nic, rates, due, int(elapsed_ns[at[0]]))
+                self._touched[row] = True
 
     def suffer(self, row: int, effect: NicEffect) -> None:
         """A fault reaches a NIC."""

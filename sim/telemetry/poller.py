@@ -14,7 +14,7 @@ from nemesis.producers.sample import Block
 from nemesis.schemas.channels import ABSENT
 from nemesis.sim.telemetry.columns import Rows
 from nemesis.sim.telemetry.draws import Ints
-from nemesis.sim.telemetry.ranks_seen import loads_of, steps_of
+from nemesis.sim.telemetry.ranks_seen import seen
 from nemesis.sim.telemetry.staggered import staggered_ns
 from nemesis.sim.telemetry.witness import Witness
 from nemesis.sim.telemetry.world import World
@@ -31,9 +31,9 @@ class Poller:
         self._period_ns: Final = period_ns
         self._due_ns: Final = start_ns + staggered_ns(len(nodes), period_ns)
         self._polls_count: Final = np.zeros(len(nodes), np.int64)
-        empty = np.zeros((0, 0, 0), np.int64)
-        self._gpu_told: Ints = empty
-        self._nic_told: Ints = empty
+        gpus, nics = world.counts
+        self._gpu_told: Final = np.full((len(nodes), gpus, GPU_NEWS.size), ABSENT, np.int64)
+        self._nic_told: Final = np.full((len(nodes), nics, NIC_NEWS.size), ABSENT, np.int64)
 
     def poll(self, now_ns: int, witness_of: Callable[[str], Witness | None]) -> list[str]:
         """Read the nodes that are due and let their witnesses tell of it; their names."""
@@ -58,19 +58,20 @@ class Poller:
 
     def _state(self, now_ns: int, rows: Rows, loads: Ints, witnesses: Sequence[Witness]) -> None:
         """Tell what samples leave out, where it is time to or where it is news."""
-        gpu, nic = self._world.states(rows, loads)
-        if not self._gpu_told.size:
-            count = len(self._nodes)
-            self._gpu_told = np.full((count, gpu.shape[1], GPU_NEWS.size), ABSENT, np.int64)
-            self._nic_told = np.full((count, nic.shape[1], NIC_NEWS.size), ABSENT, np.int64)
+        turn = (self._polls_count[rows] + rows) % STATE_POLLS == 0
+        self._polls_count[rows] += 1
+        some = np.flatnonzero(turn | self._world.touched[rows])
+        if not some.size:
+            return
+        rows, turn = rows[some], turn[some]
+        self._world.touched[rows] = False
+        gpu, nic = self._world.states(rows, loads[some])
         gpu_news, nic_news = gpu[:, :, GPU_NEWS], nic[:, :, NIC_NEWS]
         is_news = (gpu_news != self._gpu_told[rows]).any((1, 2))
         is_news |= (nic_news != self._nic_told[rows]).any((1, 2))
-        turn = (self._polls_count[rows] + rows) % STATE_POLLS == 0
-        self._polls_count[rows] += 1
         self._gpu_told[rows], self._nic_told[rows] = gpu_news, nic_news
         for at in np.flatnonzero(is_news | turn).tolist():
-            witnesses[at].stated(now_ns, gpu[at], nic[at])
+            witnesses[some[at]].stated(now_ns, gpu[at], nic[at])
 
 
 def _ranks(
@@ -84,7 +85,7 @@ def _ranks(
         places.setdefault(witness.job.name, []).append(at)
     for own in places.values():
         job, names = witnesses[own[0]].job, [nodes[at] for at in own]
-        loads[own] = loads_of(job, names, now_ns)
-        for at, rows in zip(own, steps_of(job, names, now_ns), strict=True):
+        loads[own], blocks = seen(job, names, now_ns)
+        for at, rows in zip(own, blocks, strict=True):
             steps[at] = rows
     return loads, steps

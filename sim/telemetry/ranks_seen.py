@@ -16,25 +16,22 @@ from nemesis.sim.telemetry.loads import IDLE, STALLED, TRAINING
 WAITING_NS: Final = 300_000_000  # longer in a collective than any healthy rank: it spins
 
 
-def loads_of(job: Job, nodes: Sequence[str], now_ns: int) -> Ints:
-    """What the GPUs of these nodes are doing, as loads.LOADS numbers it."""
+def seen(job: Job, nodes: Sequence[str], now_ns: int) -> tuple[Ints, list[Block]]:
+    """What the GPUs of these nodes are doing, as loads.LOADS numbers it, and each node's step rows.
+
+    A row a running rank, columns as channels.STEP_CHANNELS.
+    """
     ranks, node_of = _ranks_on(job, nodes)
     stage = job.table.stage[ranks]
-    alive = (stage == RUNNING) | (stage == HELD) | (stage == STARTING)
-    waits = alive & ((stage != RUNNING) | (now_ns - job.waits_ns(now_ns)[ranks] > WAITING_NS))
+    running = stage == RUNNING
+    alive = running | (stage == HELD) | (stage == STARTING)
+    waits = alive & (~running | (now_ns - job.waits_ns(now_ns)[ranks] > WAITING_NS))
     loads = np.full(len(nodes), IDLE, np.int64)
     loads[node_of[alive]] = TRAINING
     loads[node_of[waits]] = STALLED
-    return loads
-
-
-def steps_of(job: Job, nodes: Sequence[str], now_ns: int) -> list[Block]:
-    """The rows of each node's running ranks, columns as channels.STEP_CHANNELS."""
-    ranks, node_of = _ranks_on(job, nodes)
-    running = job.table.stage[ranks] == RUNNING
     rows = step_rows(job, ranks, now_ns)
     ends = np.cumsum(np.bincount(node_of[running], minlength=len(nodes))).tolist()
-    return [rows[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    return loads, [rows[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def _ranks_on(job: Job, nodes: Sequence[str]) -> tuple[Ints, Ints]:

@@ -49,8 +49,12 @@ class World:
         params = params or load_params()
         count, node = cluster.cluster.nodes, cluster.node
         self._index: Final = cluster.node_index
-        self._gpus: Final = Gpus(count, len(node.gpus), node.gpu_model, params, seed)
-        self._nics: Final = Nics(count, len(node.nics), node.nic_rate_mbps, params, seed)
+        self.counts: Final = (len(node.gpus), len(node.nics))
+        """GPUs and NICs of a node."""
+        self.touched: Final = np.ones(count, bool)
+        """Nodes whose device states may have changed in what is news; of no other have they."""
+        self._gpus: Final = Gpus(self.touched, self.counts[0], node.gpu_model, params, seed)
+        self._nics: Final = Nics(self.touched, self.counts[1], node.nic_rate_mbps, params, seed)
         self._hosts: Final = Hosts(count, params, seed)
         self._loads: Final = np.zeros(count, np.int64)
         self._seen_ns: Final = np.zeros(count, np.int64)
@@ -90,6 +94,7 @@ class World:
     def suffer(self, row: int, effect: GpuEffect | NicEffect | HostEffect) -> None:
         """A fault reaches a device."""
         self._follow(np.array([row]))
+        self.touched[row] = True
         if isinstance(effect, GpuLost | GpuCounted | GpuReads | GpuHeated):
             self._gpus.suffer(row, effect)
         elif isinstance(effect, HostLoaded | HostReads | HostCounted):
@@ -100,11 +105,13 @@ class World:
     def turn_link(self, row: int, nic: int, *, up: bool) -> None:
         """A NIC's link goes down or up."""
         self._follow(np.array([row]))
+        self.touched[row] = True
         self._nics.turn(row, nic, up=up)
 
     def boot(self, row: int) -> None:
         """A node starts anew: volatile counters begin at 0, nothing of a fault is left."""
         self._follow(np.array([row]))
+        self.touched[row] = True
         self._gpus.boot(row)
         self._nics.boot(row)
         self._hosts.boot(row)

@@ -11,10 +11,17 @@ import time
 from collections.abc import Awaitable, Callable
 
 from nemesis import __version__
-from tests.bench import attributing, catch_up, page, pipeline, recovering, replaying
+from tests.bench import attributing, catch_up, generating, page, pipeline, recovering, replaying
 from tests.bench.row import Row
 
-SHORT = (recovering.measure, attributing.measure, pipeline.measure, replaying.measure, page.measure)
+SHORT = (
+    recovering.measure,
+    attributing.measure,
+    pipeline.measure,
+    replaying.measure,
+    page.measure,
+    generating.measure,
+)
 LONG = (catch_up.measure,)
 
 

@@ -36,7 +36,7 @@ class Row(msgspec.Struct):
     """One figure."""
 
     id: str
-    """P1 to P5, see the README."""
+    """P1 to P5, see the README; S1 on: the simulator."""
     what: str
     value: float
     unit: str

@@ -5,7 +5,8 @@ argument; how fast it passes is the caller's business.
 """
 
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -318,12 +319,12 @@ class Simulation:
             case SwitchLost() | SwitchReturned():
                 self._turn_switch(effect.switch, at_ns, up=isinstance(effect, SwitchReturned))
             case NicSlowed():
-                for job in self.jobs.values():
-                    job.congest(node, effect.nic, effect.per_mille)
+                for job, place in self._served(effect.nic):
+                    job.congest(node, place, effect.per_mille)
             case NicMute():
                 self.world[node].suffer(effect)
-                for job in self.jobs.values():
-                    job.cut(node, effect.nic)
+                for job, place in self._served(effect.nic):
+                    job.cut(node, place)
             case NicCounted() | NicRises() | NicReads():
                 self.world[node].suffer(effect)
             case _:
@@ -348,11 +349,15 @@ class Simulation:
         """Both ends see it, and the rank behind it is cut off or reached again."""
         self.world[node].turn_link(effect.nic, up=effect.up)
         self.fabric.turn(self._port(node, effect.nic), up=effect.up)
-        for job in self.jobs.values():
+        for job, place in self._served(effect.nic):
             if effect.up:
-                job.mend(node, effect.nic, at_ns)
+                job.mend(node, place, at_ns)
             else:
-                job.cut(node, effect.nic)
+                job.cut(node, place)
+
+    def _served(self, nic: int) -> Iterator[tuple[Job, int]]:
+        """Every job with each place of a node that a NIC serves."""
+        return product(self.jobs.values(), self.cluster.node.gpus_of_nic(nic))
 
     def _port(self, node: str, nic: int) -> str:
         return self.cluster.nics_of(node)[nic].switch_port

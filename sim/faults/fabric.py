@@ -63,9 +63,9 @@ def switch_down(planned: SwitchDown, target: Target, random: Random) -> Course:
 def gid_wrong(planned: GidWrong, target: Target, random: Random) -> Course:
     """From the next connect on nothing goes over it; NCCL names the GIDs of both ends."""
     course = _setting(target, "roce_gid_index", str(planned.gid_index))
-    course.at(0, NicMute(target.index))
-    course.at(0, NicRises(target.index, (("local_ack_timeout_count", 4),)))
-    course.at(4_000 * MS, NicRises(target.index, (("retries_exceeded_count", 1),)))
+    course.at(0, NicMute(target.nic_index))
+    course.at(0, NicRises(target.nic_index, (("local_ack_timeout_count", 4),)))
+    course.at(4_000 * MS, NicRises(target.nic_index, (("retries_exceeded_count", 1),)))
     nic_shows(course, target, "retries_exceeded_count", 4_000 * MS)
     for other in [target, *target.others(random, 2)]:
         if other.rank < 0:
@@ -90,8 +90,8 @@ def mtu_wrong(planned: MtuWrong, target: Target, random: Random) -> Course:
     """Small messages pass; large ones are dropped by the smaller end, and sent again."""
     course = _setting(target, "mtu", str(planned.mtu))
     again = (("packet_seq_err_count", 90), ("local_ack_timeout_count", 12), ("discard_count", 400))
-    course.at(0, NicRises(target.index, again))
-    course.at(0, NicSlowed(target.index, planned.slowdown_per_mille))
+    course.at(0, NicRises(target.nic_index, again))
+    course.at(0, NicSlowed(target.nic_index, planned.slowdown_per_mille))
     nic_shows(course, target, "discard_count", 0)
     nic_shows(course, target, "packet_seq_err_count", 0, decisive=False)
     course.because(f"job/{target.job}", "collectives over it are sent again and take longer")
@@ -102,10 +102,10 @@ def pfc_wrong(planned: PfcWrong, target: Target, random: Random) -> Course:
     """The leaf pauses priority 3, the NIC heeds another: what comes meanwhile is dropped."""
     course = _setting(target, "pfc_priorities", "0")
     course.at(
-        0, NicRises(target.index, (("packet_seq_err_count", 140), ("cnp_handled_count", 900)))
+        0, NicRises(target.nic_index, (("packet_seq_err_count", 140), ("cnp_handled_count", 900)))
     )
     course.at(0, PortRises(target.port, (("discard_count", 700), ("ecn_marked_count", 5_000))))
-    course.at(0, NicSlowed(target.index, planned.slowdown_per_mille))
+    course.at(0, NicSlowed(target.nic_index, planned.slowdown_per_mille))
     port_shows(course, target, "discard_count", 0)
     nic_shows(course, target, "packet_seq_err_count", 0, decisive=False)
     course.because(f"job/{target.job}", "collectives over it are sent again and take longer")

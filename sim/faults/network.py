@@ -9,6 +9,7 @@ counted where they are received: by the NIC if its end is bad, by the switch if 
 from random import Random
 from typing import Final
 
+from nemesis.schemas.components import rank as rank_name
 from nemesis.sim.faults.course import ERR, Course
 from nemesis.sim.faults.gpu import SIGABRT
 from nemesis.sim.faults.planned_network import NicDead, NicDown, NicFlap, OpticDegraded, PortDown
@@ -45,11 +46,11 @@ def nic_flap(planned: NicFlap, target: Target, random: Random) -> Course:
     for flap in range(planned.flaps_count):
         at_ns = flap * (down_ns + up_ns)
         errors = (("symbol_error_count", random.randrange(40, 400)),)
-        course.at(at_ns, NicCounted(target.index, errors))
+        course.at(at_ns, NicCounted(target.nic_index, errors))
         turn(course, at_ns, target, up=False)
         back_ns = at_ns + down_ns + random.randrange(-200, 200) * MS
         turn(course, back_ns, target, up=True)
-        course.at(back_ns, NicCounted(target.index, (("link_error_recovery_count", 1),)))
+        course.at(back_ns, NicCounted(target.nic_index, (("link_error_recovery_count", 1),)))
         course.ends_ns = back_ns
     for channel in ("link_downed_count", "symbol_error_count"):
         nic_shows(course, target, channel, 0, value=planned.flaps_count)
@@ -62,7 +63,7 @@ def port_down(planned: PortDown, target: Target, random: Random) -> Course:
     course.because(target.port, "a lane fails")
     errors_count = random.randrange(200, 2_000)
     rises = (("symbol_error_count", errors_count), ("crc_error_count", errors_count // 40))
-    course.at(0, PortCounted(target.index, rises))
+    course.at(0, PortCounted(target.nic_index, rises))
     for field, rise in rises:
         port_shows(course, target, field, 0, value=rise)
     turn(course, 0, target, up=False)
@@ -78,7 +79,7 @@ def nic_dead(planned: NicDead, target: Target, random: Random) -> Course:
     """
     course = Course(node=target.node, component=target.nic_name)
     course.because(target.nic_name, "its firmware hangs, data stops")
-    course.at(0, NicMute(target.index))
+    course.at(0, NicMute(target.nic_index))
     stalls(course, target, 0)
     others = target.others(random, planned.loud_count)
     give_up(course, others, round(planned.loud_after_s * 1e9), random)
@@ -101,7 +102,7 @@ def nic_down(planned: NicDown, target: Target, random: Random) -> Course:
     course.line(4 * MS, f"mlx5_core {pci}: Health issue observed, unrecoverable hardware error, "
                 "severity(2) CRITICAL")  # fmt: skip
     turn(course, 10 * MS, target, up=False)
-    course.at(900 * MS, NicCounted(target.index, (("retries_exceeded_count", 4),)))
+    course.at(900 * MS, NicCounted(target.nic_index, (("retries_exceeded_count", 4),)))
     nic_shows(course, target, "port_up", 10 * MS, shows="at_most")
     port_shows(course, target, "up", 10 * MS, shows="at_most")
     stalls(course, target, 0)
@@ -121,12 +122,12 @@ def optic_degraded(planned: OpticDegraded, target: Target, random: Random) -> Co
         words = ("fec_uncorrectable_count", lost)
         again = ("packet_seq_err_count", lost // 3), ("local_ack_timeout_count", lost // 15)
         seen_by_nic = (corrected, words, ("crc_error_count", lost // 2)) if by_nic else ()
-        course.at(at_ns, NicRises(target.index, (*seen_by_nic, *again)))
+        course.at(at_ns, NicRises(target.nic_index, (*seen_by_nic, *again)))
         if not by_nic:
             port = (words, ("crc_error_count", lost // 2), ("symbol_error_count", lost))
             course.at(at_ns, PortRises(target.port, port))
         slow = planned.slowdown_per_mille * max(0, 2 * step - RAMP_STEPS) // RAMP_STEPS
-        course.at(at_ns, NicSlowed(target.index, slow))
+        course.at(at_ns, NicSlowed(target.nic_index, slow))
     late_ns = ramp_ns * (RAMP_STEPS - 1) // RAMP_STEPS
     if by_nic:
         nic_shows(course, target, "fec_uncorrectable_count", late_ns)
@@ -138,11 +139,13 @@ def optic_degraded(planned: OpticDegraded, target: Target, random: Random) -> Co
 
 
 def stalls(course: Course, target: Target, at_ns: int) -> None:
-    """The rank behind the NIC reaches no other node, and with it the job stands."""
-    if target.rank < 0:
+    """The ranks behind the NIC reach no other node, and with them the job stands."""
+    ranks = target.ranks_of_nic()
+    if not ranks:
         return
-    course.stalls, course.lost_ranks = True, (target.rank,)
-    course.because(target.rank_name, "reaches no other node", at_ns)
+    course.stalls, course.lost_ranks = True, ranks
+    for rank in ranks:
+        course.because(rank_name(target.job, rank), "reaches no other node", at_ns)
     course.because(f"job/{target.job}", "all its ranks wait", at_ns)
 
 
@@ -162,7 +165,7 @@ def give_up(course: Course, others: list[Target], after_ns: int, random: Random)
 
 def turn(course: Course, at_ns: int, target: Target, *, up: bool, decisive: bool = True) -> None:
     """The link goes down or comes back, and the kernel says so."""
-    course.at(at_ns, LinkTurned(target.index, up))
+    course.at(at_ns, LinkTurned(target.nic_index, up))
     link_line(course, at_ns, target, up=up, decisive=decisive)
 
 
@@ -198,7 +201,7 @@ def nic_shows(
         f"nic.{channel}",
         shows="rises" if shows == "rises" else "at_most" if shows == "at_most" else "at_least",
         value=value or int(shows == "rises"),
-        row=target.index,
+        row=target.nic_index,
         after_ns=after_ns,
         by=target.node,
         component=target.nic_name,

@@ -42,7 +42,7 @@ def pause_storm(planned: PauseStorm, target: Target, random: Random) -> Course:
             component=root, decisive=False,
         )  # fmt: skip
     own = (("tx_pause_duration_us", STORM_US_PER_S), ("discard_count", 40 if is_host else 0))
-    course.at(0, NicRises(target.index, own))
+    course.at(0, NicRises(target.nic_index, own))
     course.at(0, PortRises(target.port, (("rx_pause_us", STORM_US_PER_S),)))
     nic_shows(course, target, "tx_pause_duration_us", 0, value=STORM_US_PER_S // 2)
     port_shows(course, target, "rx_pause_us", 0, value=STORM_US_PER_S // 2)
@@ -50,12 +50,14 @@ def pause_storm(planned: PauseStorm, target: Target, random: Random) -> Course:
     for each in victims:
         per_s = SPREAD_US_PER_S * random.randrange(700, 1_301) // 1_000
         course.at(HOP_NS, PortRises(each.port, (("tx_pause_us", per_s),)))
-        course.at(HOP_NS, NicRises(each.index, (("rx_pause_duration_us", per_s),)), node=each.node)
+        course.at(
+            HOP_NS, NicRises(each.nic_index, (("rx_pause_duration_us", per_s),)), node=each.node
+        )
         course.blames_not([each.nic_name, each.port])
     for each in victims[:1]:
         nic_shows(course, each, "rx_pause_duration_us", HOP_NS, decisive=False)
         course.because(each.nic_name, "is paused by its leaf, as all others there are", HOP_NS)
-    course.at(0, NicSlowed(target.index, planned.slowdown_per_mille))
+    course.at(0, NicSlowed(target.nic_index, planned.slowdown_per_mille))
     course.because(
         f"job/{target.job}", "every collective takes as long as its slowest link", HOP_NS
     )
@@ -79,11 +81,13 @@ def pause_deadlock(planned: PauseDeadlock, target: Target, random: Random) -> Co
     for each in ring:
         both = (("rx_pause_us", 1_000_000), ("tx_pause_us", 1_000_000))
         course.at(0, PortRises(each.port, both))
-        course.at(0, NicRises(each.index, (("rx_pause_duration_us", 1_000_000),)), node=each.node)
         course.at(
-            WATCHDOG_NS, PortCounted(each.index, (("pfc_deadlock_count", 1),)), node=each.node
+            0, NicRises(each.nic_index, (("rx_pause_duration_us", 1_000_000),)), node=each.node
         )
-        course.at(0, NicMute(each.index), node=each.node)
+        course.at(
+            WATCHDOG_NS, PortCounted(each.nic_index, (("pfc_deadlock_count", 1),)), node=each.node
+        )
+        course.at(0, NicMute(each.nic_index), node=each.node)
         for field in ("rx_pause_us", "tx_pause_us", "pfc_deadlock_count"):
             port_shows(course, each, field, WATCHDOG_NS, value=1)
         course.blames_not([each.nic_name])
@@ -97,6 +101,6 @@ def pause_deadlock(planned: PauseDeadlock, target: Target, random: Random) -> Co
 def _calm(course: Course, places: list[Target], at_ns: int) -> None:
     course.ends_ns = at_ns
     for each in places:
-        course.at(at_ns, NicRises(each.index, ()), node=each.node)
+        course.at(at_ns, NicRises(each.nic_index, ()), node=each.node)
         course.at(at_ns, PortRises(each.port, ()))
-        course.at(at_ns, NicSlowed(each.index, 0), node=each.node)
+        course.at(at_ns, NicSlowed(each.nic_index, 0), node=each.node)

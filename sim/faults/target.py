@@ -34,7 +34,7 @@ class Target(msgspec.Struct, frozen=True):
     def rank(self) -> int:
         """-1 on a spare."""
         ranks = self.cluster.ranks_of(self.node)
-        return ranks[self.index % len(ranks)] if ranks else -1
+        return ranks[self.index] if ranks else -1
 
     @property
     def rank_name(self) -> str:
@@ -49,8 +49,7 @@ class Target(msgspec.Struct, frozen=True):
     @property
     def gpu(self) -> GpuDescribed:
         """As the node's inventory describes it."""
-        gpus = self.cluster.gpus_of(self.node)
-        return gpus[self.index % len(gpus)]
+        return self.cluster.gpus_of(self.node)[self.index]
 
     @property
     def gpu_name(self) -> str:
@@ -58,10 +57,14 @@ class Target(msgspec.Struct, frozen=True):
         return gpu_name(self.node, self.gpu.pci)
 
     @property
+    def nic_index(self) -> int:
+        """Of the NIC that serves the place: there may be fewer than GPUs."""
+        return self.cluster.node.nic_index(self.index)
+
+    @property
     def nic(self) -> NicDescribed:
         """As the node's inventory describes it."""
-        nics = self.cluster.nics_of(self.node)
-        return nics[self.index % len(nics)]
+        return self.cluster.nics_of(self.node)[self.nic_index]
 
     @property
     def nic_name(self) -> str:
@@ -97,6 +100,12 @@ class Target(msgspec.Struct, frozen=True):
     def rack_nodes(self) -> tuple[str, ...]:
         """The nodes in it."""
         return self.cluster.nodes_of_rack(self.cluster.rack_of(self.node))
+
+    def ranks_of_nic(self) -> tuple[int, ...]:
+        """The ranks that its NIC serves, none on a spare."""
+        ranks = self.cluster.ranks_of(self.node)
+        served = self.cluster.node.gpus_of_nic(self.nic_index)
+        return tuple(ranks[index] for index in served) if ranks else ()
 
     def gpu_names(self) -> list[str]:
         """The components of the node's GPUs."""
@@ -136,9 +145,10 @@ class Target(msgspec.Struct, frozen=True):
         return [Target(self.cluster, node, random.randrange(width)) for node in chosen]
 
     def on_switch(self) -> list["Target"]:
-        """Every NIC that is plugged into the same switch, by node and index."""
+        """The place of every NIC that is plugged into the same switch, by node and index."""
+        served = self.cluster.node.gpus_of_nic
         return [
-            Target(self.cluster, node, index)
+            Target(self.cluster, node, served(index)[0])
             for node in self.cluster.node_names
             for index, nic in enumerate(self.cluster.nics_of(node))
             if nic.switch_port.split("/")[1] == self.switch
@@ -170,6 +180,8 @@ def draw_target(cluster: Cluster, fault: Planned, random: Random) -> Target:
         index = random.randrange(width)
     if index >= width:
         raise BadScenarioError(f"fault.gpu or nic: {index}: a node has {width}, counted from 0")
+    if isinstance(fault, OnNic):
+        index = cluster.node.gpus_of_nic(index)[0]
     return Target(cluster, node, index)
 
 

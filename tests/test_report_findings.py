@@ -121,6 +121,97 @@ def test_an_error_that_only_follows_another_ranks_end_is_no_program_fault(tmp_pa
     assert (answer.fault_class, named(answer)) == ("app.program", ["program/job"])
 
 
+STATE = (
+    "[rank{rank}]:[E ProcessGroupNCCL.cpp:1664] [PG 0 (default_pg) Rank {rank}] Exception (either"
+    " an error or timeout) detected by watchdog at work: 9, last enqueued NCCL work: {enqueued},"
+    " last completed NCCL work: {completed}.\n"
+)
+SMI = (
+    "GPU 00000000:{bus:02x}:00.0\n    Utilization\n        GPU : 100 %\n    Clocks\n"
+    "        SM : {mhz} MHz\n"
+)
+TABLE: dict[str, tuple[str, str, list[str]]] = {
+    "a rank that enqueued less than the others never called": (
+        "".join(STATE.format(rank=r, enqueued=9 - (r == 2), completed=8) for r in range(4)),
+        "app.stall",
+        ["rank/job/2"],
+    ),
+    "a rank that finished less and enqueued alike hangs on its GPU": (
+        "".join(STATE.format(rank=r, enqueued=9, completed=8 - (r == 1)) for r in range(4)),
+        "gpu.stall",
+        ["rank/job/1"],
+    ),
+    "whom an analyser misses in every group never called": (
+        "missing ranks: {2}\nmissing ranks: {2, 3}\n",
+        "app.stall",
+        ["rank/job/2"],
+    ),
+    "ranks that wait for each other are a class and no name": (
+        "missing ranks: {2}\nmissing ranks: {3}\n",
+        "desync",
+        [],
+    ),
+    "an interface that ends on its own host": (
+        "n1:1:1 [0] NCCL INFO Bootstrap : Using docker0:172.17.0.1<0>\n"
+        "n2:1:5 [0] misc/socket.cc:441 NCCL WARN socketStartConnect: Connect to 172.17.0.1<4>"
+        " failed : Connection refused\n",
+        "network.config",
+        ["config/n1/NCCL_SOCKET_IFNAME"],
+    ),
+    "a library and a kernel module of two releases": (
+        "Failed to initialize NVML: Driver/library version mismatch\n",
+        "software.version",
+        ["software/localhost/nvidia-driver"],
+    ),
+    "GPU memory that a program asked too much of": (
+        "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n",
+        "app.oom",
+        ["program/job"],
+    ),
+    "one busy GPU far below the clocks of the others": (
+        "".join(SMI.format(bus=at, mhz=1200 if at == 3 else 1980) for at in range(8)),
+        "straggler.gpu",
+        ["gpu/localhost/0000:03:00.0"],
+    ),
+    "the last Xid that a monitor keeps": (
+        'DCGM_FI_DEV_XID_ERRORS{gpu="3",pci_bus_id="00000000:1B:00.0",Hostname="n9"} 79\n',
+        "gpu.off_bus",
+        ["gpu/n9/0000:1b:00.0"],
+    ),
+    "a test of DCGM that failed on one GPU": (
+        "| Diagnostic | Result |\n| Memory | Fail - GPU: 3 |\n",
+        "gpu.memory",
+        ["gpu/localhost/3"],
+    ),
+    "a node that the scheduler lost": (
+        "NodeName=n012 Arch=x86_64\n   State=DOWN* ThreadsPerCore=2\n",
+        "unknown",
+        ["node/n012"],
+    ),
+    "no room in shared memory": (
+        "n1:1:1 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-0"
+        " to 4 bytes\n",
+        "host.config",
+        ["config/n1/shm"],
+    ),
+    "results that differ from what they must be": (
+        "# Out of bounds values : 12 FAILED\n",
+        "silent_corruption",
+        [],
+    ),
+    "a crash that nothing explains": ("Fatal Python error: Segmentation fault\n", "unknown", []),
+}
+
+
+@pytest.mark.parametrize("promise", TABLE)
+def test_what_lines_prove(tmp_path: Path, promise: str) -> None:
+    content, fault_class, culprits = TABLE[promise]
+    answer = told(tmp_path, file=content)
+    assert (answer.fault_class, named(answer)) == (fault_class, culprits)
+    assert all(each.line is not None for each in answer.evidence)
+    assert answer.evidence
+
+
 def as_plain(answer: Triage) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(answer))
     return plain

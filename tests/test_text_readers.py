@@ -117,6 +117,85 @@ def test_a_report_of_several_formats_in_one_file_is_read_whole(tmp_path: Path) -
     assert kinds == {"KernelLineLogged", "SettingRead", "CountersRead"}
 
 
+XML = """<nvidia_smi_log>
+  <gpu id="00000000:1B:00.0">
+    <remapped_rows>
+      <remapped_row_pending>Yes</remapped_row_pending>
+    </remapped_rows>
+    <ecc_errors>
+      <volatile>
+        <sram_uncorrectable>3</sram_uncorrectable>
+"""
+SMI_TABLE = """| NVIDIA-SMI 570.1    Driver Version: 570.1   CUDA Version: 12.8 |
+|   0  NVIDIA H100 80GB HBM3   On  |   00000000:1B:00.0 Off |                  2 |
+| N/A   34C    P0    62W / 700W   |      4MiB / 81559MiB |      7%      Default |
+"""
+NVLINK = """GPU 0: NVIDIA H100 (UUID: GPU-1)
+\t Link 0: 26.562 GB/s
+\t Link 1: <inactive>
+"""
+IBSTAT = """CA 'mlx5_0'
+\tPort 1:
+\t\tState: Down
+\t\tPhysical state: Polling
+"""
+NCCL_TESTS = """#   Rank  0 Group  0 Pid 1 on  n1 device  0 [0x1b] NVIDIA H100
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time
+  1048576  262144  float  sum  -1  52.1  20.1  37.7  0  51.8  20.2  37.9  5
+"""
+PERFTEST = """                    RDMA_Write BW Test
+ Dual-port       : OFF\t\tDevice         : mlx5_3
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      5000             392.10             391.90             0.747
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (XML, {("remapped_rows.pending", "Yes"), ("ecc_errors.volatile.sram_uncorrectable", 3)}),
+        (
+            SMI_TABLE,
+            {
+                ("ecc_errors.volatile.uncorrectable", 2),
+                ("temperature.gpu_current_temp", "34 C"),
+                ("utilization.gpu", "7 %"),
+            },
+        ),
+        (NVLINK, {("nvlink.0.state", "26.562 GB/s"), ("nvlink.1.state", "inactive")}),
+        (IBSTAT, {("state", "Down"), ("phys_state", "Polling")}),
+        (
+            "# ethtool -S ens1\nNIC statistics:\n     rx_crc_errors_phy: 9\n",
+            {("rx_crc_errors_phy", 9)},
+        ),
+    ],
+)
+def test_the_same_names_whatever_the_tool(
+    tmp_path: Path, content: str, said: set[tuple[str, str | int]]
+) -> None:
+    found: set[tuple[str, str | int]] = set()
+    for each, _ in facts_of(tmp_path, file=content):
+        if isinstance(each, SettingRead):
+            found.add((each.name, each.value))
+        elif isinstance(each, CountersRead):
+            found.update(each.counters)
+    assert found == said
+
+
+def test_bandwidth_tests_tell_rates_and_wrong_values(tmp_path: Path) -> None:
+    found = [
+        each for each, _ in facts_of(tmp_path, a=NCCL_TESTS) if isinstance(each, TrialFinished)
+    ]
+    assert [(e.outcome, e.components, e.rate_kbps, e.says) for e in found] == [
+        ("failed", ("node/n1",), 37_700_000, "5 wrong values")
+    ]
+    (tmp_path / "a").unlink()
+    found = [each for each, _ in facts_of(tmp_path, b=PERFTEST) if isinstance(each, TrialFinished)]
+    assert [(e.components, e.rate_kbps, e.size_bytes) for e in found] == [
+        (("nic/localhost/mlx5_3",), 48_987_500, 65536)
+    ]
+
+
 WORDS = st.sampled_from(
     [
         "GPU 00000000:1B:00.0",

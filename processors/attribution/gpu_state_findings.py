@@ -21,6 +21,7 @@ from nemesis.processors.attribution.findings import (
 from nemesis.processors.attribution.report_rules import proofs, proofs_of, shown
 from nemesis.processors.attribution.reports import Counted, Set, Told
 
+PEERS_MIN: Final = 3  # slots of one machine may differ, one among several alike does not
 _YES: Final = ("Yes", "Active", "yes", "active", "1")
 _SETTLED: Final = ("Success", "N/A", "", "Healthy", "None", "False", "Full")
 
@@ -199,7 +200,7 @@ def _narrow(told: Told) -> Finding | None:
         for own in widths.values()
         if "current" in own and "max" in own and _lanes(own["current"]) < _lanes(own["max"])
     ]
-    if not narrow or len(narrow) * 2 > len(widths) > 1:
+    if not narrow or len(narrow) * PEERS_MIN > len(widths):
         return None
     names = tuple(sorted({each.component for each in narrow}))
     return Finding(

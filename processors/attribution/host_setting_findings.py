@@ -17,7 +17,7 @@ from nemesis.processors.attribution.findings import (
     VERSION_DIFFERS,
     Finding,
 )
-from nemesis.processors.attribution.report_rules import HasProof, proofs, proofs_of, shown
+from nemesis.processors.attribution.report_rules import HasProof, proofs_of, shown
 from nemesis.processors.attribution.reports import Set, Told
 
 FABRIC_MANAGER: Final = "nvidia-fabricmanager"
@@ -33,7 +33,6 @@ def judge_host_settings(told: Told) -> list[Finding]:
         _access_control(told),
         _one_network_twice(told),
         _plugins(told),
-        _no_interface(told),
     ]
     return [each for each in found if each is not None]
 
@@ -203,18 +202,3 @@ def _plugins(told: Told) -> Finding | None:
 def _mixes(components: Sequence[str], some: set[str], others: set[str]) -> bool:
     nodes = {name.partition("/")[2] for name in components}
     return bool(nodes & some) and bool(nodes & others)
-
-
-def _no_interface(told: Told) -> Finding | None:
-    missing = told.of("no_interface")
-    if not missing:
-        return None
-    return Finding(
-        verdict="attributed",
-        fault_class="network.config",
-        reason=f"NCCL found no interface to use on {shown(sorted({e.node for e in missing}))}",
-        confidence_ppm=800_000,
-        level=CONFIGURED,
-        culprits=tuple(sorted({f"config/{each.node}/NCCL_SOCKET_IFNAME" for each in missing})),
-        proofs=proofs(missing, "no interface fits what is asked for"),
-    )

@@ -23,6 +23,7 @@ LogKind = Literal[
     "stuck_in_host",
     "launched",
     "missing_rank",
+    "culprit_rank",
     "never_created",
     "activity",
     "cuda_error",
@@ -38,6 +39,13 @@ LogKind = Literal[
     "registration_failed",
     "peer_closed",
     "no_interface",
+    "connect_failed",
+    "queue_failed",
+    "versions_differ",
+    "node_failed",
+    "time_over",
+    "died",
+    "trouble",
     "plugin_found",
     "plugin_missing",
     "interface",
@@ -83,7 +91,12 @@ _FINGERPRINT: Final = re.compile(
 )
 _STUCK_IN_HOST: Final = re.compile(r"watchdog got stuck for (\d+) seconds|GIL induced hang")
 _LAUNCHED: Final = re.compile(r"Rank (\d+) has launched up to operation (\d+)")
-_MISSING: Final = re.compile(r"\bmissing ranks? \{([\d, ]+)\}")
+_MISSING: Final = re.compile(
+    r"\bmissing ranks?:? \{([\d, ]+)\}|[Rr]anks? \[?([\d, ]+?)\]? (?:is|are) the lagging rank"
+    r"|\[([\d, ]+)\] finished collective #\d+, but didn't join collective #"
+    r"|[Rr]anks? ([\d, ]+?) failed to pass monitoredBarrier"
+)
+_CULPRIT: Final = re.compile(r"Culprit rank (\d+); Error type: (\w+)")
 _NEVER: Final = re.compile(r"rank (\d+): .*?(\d+) never (?:created|enqueued)")
 _CUDA: Final = re.compile(
     r"(?:CUDA error: |CUDA_ERROR_\w+: |CUDA failure \S+ '|Cuda failure (?:\d+ )?'"
@@ -102,7 +115,10 @@ _WORKER_KILLED: Final = re.compile(
     r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\) (?:is|was) killed by signal: (\w+)"
     r"|DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\) exited unexpectedly"
 )
-_NO_SPACE: Final = re.compile(r"No space left on device|Stale file handle|Input/output error")
+_NO_SPACE: Final = re.compile(
+    r"No space left on device|Stale file handle|Input/output error"
+    r"|Transport endpoint is not connected"
+)
 _SHM: Final = re.compile(
     r"/dev/shm/\S+.*(?:No space|fail)|(?:No space|fail).*/dev/shm"  # noqa: S108
     r"|insufficient shared memory \(shm\)"
@@ -123,6 +139,29 @@ _REGISTRATION: Final = re.compile(
 )
 _PEER_CLOSED: Final = re.compile(r"Connection closed by remote peer ([\w.-]+)")
 _NO_INTERFACE: Final = re.compile(r"no socket interface found|No interface found", re.IGNORECASE)
+_CONNECT_FAILED: Final = re.compile(
+    r"[Cc]onnect(?:ion)? to (\S+?)(?:<\d+>)? (?:failed|returned)[ :]*"
+    r"(Connection refused|No route to host|Connection timed out|Network is unreachable|\w[\w ]*)"
+)
+_QUEUE_FAILED: Final = re.compile(
+    r"Call to (ibv_modify_qp) failed with (?:error )?(?:\d+ ?)?([A-Z][\w ]*)"
+)
+_VERSIONS: Final = re.compile(
+    r"(Driver/library version mismatch)|fabric ?manager.*(don't match|version mismatch)"
+    r"|CUDA driver version is (insufficient) for CUDA runtime"
+    r"|(?:NCCL|nccl).*(version mismatch|different NCCL versions)"
+    r"|(?:undefined symbol|version `\S+' not found)[: ]+\(?(?:required by )?(\S*nccl\S*)",
+    re.IGNORECASE,
+)
+_NODE_FAILED: Final = re.compile(
+    r"[Nn]ode failure on ([\w.-]+)|Nodes? ([\w.-]+) not responding|"
+    r"[Nn]ode[/ ]([\w.-]+) .*(?:NodeNotReady|status is now: NodeNotReady)"
+)
+_TIME_OVER: Final = re.compile(r"DUE TO TIME LIMIT|DeadlineExceeded")
+_DIED: Final = re.compile(
+    r"exitcode\s*: (-\d+) +\(pid: \d+\)|[Ss]ignal (\d+) \((?:SIG\w+)\) received by PID"
+    r"|local_rank: \d+\) exitcode: (-\d+)|task (\d+): (Segmentation fault|Bus error|Killed)"
+)
 _PLUGIN_MISSING: Final = re.compile(
     r"(?:Could not find: ?|No plugin found \(|cannot find )(libnccl-net[\w.-]*)"
 )
@@ -151,6 +190,12 @@ _ACTIVITY: Final = re.compile(
     r"|compil\w+|tokeniz\w+|preprocess\w*|download\w*|upload\w*|dataset\w*|validat\w+|index\w*)",
     re.IGNORECASE,
 )
+_TROUBLE: Final = re.compile(
+    r"[Ss]egmentation fault|Segfault|Bus error|core dumped|Traceback \(most recent|terminate called"
+    r"|fallen off the bus|GPU is lost|NCCL WARN|NCCL ERROR|Illegal instruction|Unknown Error"
+    r"|nvidia-smi has failed|loss.*\b(?:nan|inf)\b|\bnot responding\b|NODE_FAIL|CrashLoopBackOff"
+    r"|Evicted|exitcode\s*: [1-9]|srun: error"
+)
 _TOOK: Final = re.compile(r"\b(\d{1,6}(?:\.\d+)?) ?(s|secs?|seconds|min|minutes)\b", re.IGNORECASE)
 _ABSURD: Final = 2**31  # older releases print counters that nobody set
 
@@ -161,7 +206,10 @@ def parse_line(source: LogSource, text: str) -> LogMessage | None:
         message = read(text)
         if message is not None:
             return message
-    return _activity(text) if source == "program" else None
+    activity = _activity(text) if source == "program" else None
+    if activity is None and _TROUBLE.search(text):
+        return LogMessage("trouble", what=text[:80])
+    return activity
 
 
 def _timeout(text: str) -> LogMessage | None:
@@ -194,7 +242,10 @@ def _launched(text: str) -> LogMessage | None:
     if match := _NEVER.search(text):
         return LogMessage("never_created", _rank(match[1]), _small(match[2]))
     if match := _MISSING.search(text):
-        return LogMessage("missing_rank", what=match[1].replace(" ", ""))
+        ranks = next(group for group in match.groups() if group)
+        return LogMessage("missing_rank", what=ranks.replace(" ", ""))
+    if match := _CULPRIT.search(text):
+        return LogMessage("culprit_rank", _rank(match[1]), what=match[2].lower())
     return None
 
 
@@ -229,6 +280,10 @@ def _network(text: str) -> LogMessage | None:
         return LogMessage("peer_closed", device=match[1])
     if _NO_INTERFACE.search(text):
         return LogMessage("no_interface")
+    if match := _QUEUE_FAILED.search(text):
+        return LogMessage("queue_failed", what=match[2][:60])
+    if match := _CONNECT_FAILED.search(text):
+        return LogMessage("connect_failed", device=match[1], what=match[2][:60])
     return None
 
 
@@ -251,6 +306,27 @@ def _health(text: str) -> LogMessage | None:
         return LogMessage("gpu_lost", device=match[1].lower())
     if (match := _WRONG.search(text)) and int(match[1][:9]):
         return LogMessage("wrong_values", number=int(match[1][:9]))
+    return None
+
+
+def _versions(text: str) -> LogMessage | None:
+    if match := _VERSIONS.search(text):
+        driver = match[1] or match[3]
+        what = "nvidia-driver" if driver else "nvidia-fabricmanager" if match[2] else "nccl"
+        return LogMessage("versions_differ", what=what)
+    return None
+
+
+def _scheduler(text: str) -> LogMessage | None:
+    if match := _NODE_FAILED.search(text):
+        return LogMessage("node_failed", device=match[1] or match[2] or match[3])
+    if _TIME_OVER.search(text):
+        return LogMessage("time_over")
+    if match := _DIED.search(text):
+        code = match[1] or match[3]
+        signals = {"Segmentation fault": 11, "Bus error": 7, "Killed": 9}
+        signal = -int(code) if code else int(match[2]) if match[2] else signals[match[5]]
+        return LogMessage("died", _rank(match[4]), number=signal)
     return None
 
 
@@ -285,6 +361,8 @@ _READ: Final = (
     _launched,
     _network,
     _plugins,
+    _versions,
+    _scheduler,
     _host,
     _health,
     _errors,

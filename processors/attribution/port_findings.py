@@ -46,12 +46,21 @@ _BROKEN: Final = frozenset(
         "req_transport_retries_exceeded",
     }
 )
+_DOWN: Final = re.compile(r"\bDOWN\b|\bDown\b|PORT_DOWN|Polling|Disabled")
+_LOST: Final = frozenset({"link_downed", "link_downed_counter", "link_down_events_phy"})
 _RATE: Final = re.compile(r"\((\d+)X (\w+)\)")  # 400 Gb/sec (4X NDR)
 
 
 def judge_ports(told: Told) -> list[Finding]:
     """What was told of ports and paths."""
-    found = [_risen(told), _watched(told), _narrow_port(told), _port_errors(told), _device(told)]
+    found = [
+        _risen(told),
+        _watched(told),
+        _down(told),
+        _narrow_port(told),
+        _port_errors(told),
+        _device(told),
+    ]
     known = [each for each in found if each is not None]
     if not known:
         known = [e for e in (_completions(told), _lifetime(told)) if e is not None]
@@ -107,6 +116,47 @@ def _watched(told: Told) -> Finding | None:
         proofs=proofs_of(
             [(each, "this port was down") for each in down]
             + [(each, "the ports are up again") for each in up[:1]]
+        ),
+        missing=(wanted.TRANSCEIVERS,),
+    )
+
+
+def _down(told: Told) -> Finding | None:
+    """A port that is down, was up once, and whose neighbours are up."""
+    states = [e for e in told.settings if e.component.startswith("nic/") and e.name == "state"]
+    down = [e for e in states if _DOWN.search(e.value)]
+    waiting = [e for e in states if re.search(r"INIT|Initializing", e.value)]
+    up = [e for e in states if re.search(r"ACTIVE|Active", e.value)]
+    if waiting and not up:
+        return Finding(
+            verdict="class-only",
+            fault_class="network.fabric",
+            reason="ports are up and wait to be set up: no subnet manager answers",
+            confidence_ppm=700_000,
+            level=PORTS_TROUBLED,
+            proofs=proofs(waiting, "the link is there, nobody has given it an address"),
+            jobs=(told.job,),
+            missing=("the subnet manager: systemctl status opensm, sminfo",),
+        )
+    lost = {e.component for e in told.counters if e.name in _LOST and e.last > 0}
+    fallen = [e for e in down if e.component in lost and any(e.node == o.node for o in up)]
+    names = tuple(sorted({each.component for each in fallen}))
+    if not names or len(names) >= HOSTS_MIN:
+        return None
+    return Finding(
+        verdict="attributed",
+        fault_class="network.link",
+        reason=f"{shown(names)} is down and was up before, its neighbours are up",
+        confidence_ppm=750_000,
+        level=LINK_LOST,
+        culprits=names,
+        proofs=proofs_of(
+            [(each, "this port is down") for each in fallen]
+            + [
+                (e, "so it was up once")
+                for e in told.counters
+                if e.name in _LOST and e.component in names
+            ]
         ),
         missing=(wanted.TRANSCEIVERS,),
     )

@@ -41,6 +41,23 @@ _MEMORY_SPENT: Final = ("out of memory",)
 _ECC: Final = ("uncorrectable ecc error",)
 _LEFT_SHARE: Final = 50  # a host with less than a fiftieth of its memory left is out of it
 NAMED_MAX: Final = 3
+# SIGILL, SIGBUS, SIGFPE, SIGKILL, SIGSEGV: nobody sends these to stop a job in order
+_OWN_DEATHS: Final = frozenset({4, 7, 8, 9, 11})
+# PyTorch's words for what a program did wrong
+_OWN_ERRORS: Final = (
+    "Expected to have finished reduction",
+    "modified by an inplace operation",
+    "shapes cannot be multiplied",
+    "expected scalar type",
+    "The size of tensor",
+    "is invalid for input of size",
+    "stack expects each tensor",
+    "Error(s) in loading state_dict",
+    "does not require grad",
+    "Expected all tensors to be on the same device",
+    "Trying to backward through the graph a second time",
+    "Sizes of tensors must match",
+)
 _STOPPED: Final = frozenset({"KeyboardInterrupt", "SystemExit"})
 _NOT_THE_CODE: Final = frozenset({"OSError", "IOError", "TimeoutError", "ConnectionError"})
 
@@ -56,6 +73,7 @@ def judge_program(told: Told) -> list[Finding]:
         _killed_worker(told),
         _host_limits(told),
         _exception(told),
+        _died(told),
     ]
     return [each for each in found if each is not None]
 
@@ -254,7 +272,7 @@ def _exception(told: Told) -> Finding | None:
     ranks = sorted({each.rank for each in errors if each.rank >= 0})
     first = min(errors, key=lambda each: each.at_ns)
     # RuntimeError is what libraries raise for what they cannot name
-    vague = all(each.message.device == "RuntimeError" for each in errors)
+    vague = all(e.message.device == "RuntimeError" and not _is_own(e) for e in errors)
     who = f"rank {shown(ranks, NAMED_MAX)} of {told.job}" if ranks else told.job
     reason = f"{who} raised {first.message.device}: {first.message.what[:120]}"
     return Finding(
@@ -268,4 +286,26 @@ def _exception(told: Told) -> Finding | None:
         proofs=proofs(errors, "raised by the program itself"),
         jobs=(told.job,),
         missing=(wanted.RANKS_OUTPUT,),
+    )
+
+
+def _is_own(said: Said) -> bool:
+    return any(words in said.message.what for words in _OWN_ERRORS)
+
+
+def _died(told: Told) -> Finding | None:
+    """A process that crashed or was killed, and nothing says why."""
+    died = [each for each in told.of("died") if each.message.number in _OWN_DEATHS]
+    if not died:
+        return None
+    signals = shown(sorted({each.message.number for each in died}))
+    return Finding(
+        verdict="insufficient",
+        fault_class="unknown",
+        reason=f"a process of {told.job} was ended by signal {signals}; what sent it is not said",
+        confidence_ppm=0,
+        level=UNEXPLAINED,
+        proofs=proofs(died, "it crashed or was killed, before the others were told to stop"),
+        jobs=(told.job,),
+        missing=(wanted.MEMORY_LEFT, wanted.RANKS_OUTPUT, wanted.KERNEL_LOGS),
     )

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from nemesis.processors.attribution.findings import Finding
+from nemesis.processors.attribution.gpu_reading_findings import judge_gpu_readings
 from nemesis.processors.attribution.gpu_state_findings import judge_gpu_states
 from nemesis.processors.attribution.host_setting_findings import judge_host_settings
 from nemesis.processors.attribution.incidents import Incident
+from nemesis.processors.attribution.network_setting_findings import judge_network_settings
 from nemesis.processors.attribution.open_incidents import QUIET_NS
 from nemesis.processors.attribution.pace_findings import judge_pace
 from nemesis.processors.attribution.port_findings import judge_ports
@@ -18,6 +20,7 @@ from nemesis.processors.attribution.program_findings import judge_program
 from nemesis.processors.attribution.report_rules import Rule
 from nemesis.processors.attribution.state import State
 from nemesis.processors.attribution.trial_findings import judge_trials
+from nemesis.processors.attribution.unexplained_findings import judge_unexplained
 from nemesis.processors.attribution.watchdog_findings import judge_watchdogs
 from nemesis.schemas import components
 
@@ -25,7 +28,9 @@ REPORT: Final = "report "
 """What the keys of these findings begin with."""
 _RULES: Final[tuple[Rule, ...]] = (
     judge_gpu_states,
+    judge_gpu_readings,
     judge_host_settings,
+    judge_network_settings,
     judge_ports,
     judge_program,
     judge_watchdogs,
@@ -38,6 +43,7 @@ def place_reports(state: State) -> None:
     """Tell what the rules find in what is new."""
     for told in state.reports.ripe(state.log_time_ns):
         found = [finding for rule in _RULES for finding in rule(told)]
+        found = found or judge_unexplained(told)
         if not found:
             continue
         nodes = sorted({node for each in found for node in _nodes(each)})

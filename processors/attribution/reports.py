@@ -71,6 +71,8 @@ class Tried(msgspec.Struct, frozen=True, array_like=True):
     settings: tuple[tuple[str, str], ...]
     rate_kbps: int
     proof: Proof
+    size_bytes: int = 0
+    says: str = ""
 
 
 class Paced(msgspec.Struct, frozen=True, array_like=True):
@@ -234,6 +236,8 @@ def _take_trial(reports: JobReports, fact: Fact) -> bool:
             data.settings,
             data.rate_kbps,
             Proof(fact.id, fact.seq, ""),
+            data.size_bytes,
+            data.says,
         )
     )
     return True

@@ -6,11 +6,12 @@ are fast with others; a release is at fault if every run with it failed and none
 """
 
 from collections.abc import Sequence
+from statistics import median_low
 from typing import Final
 
 from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import PATH_SLOW, VERSION_DIFFERS, Finding, Proof
-from nemesis.processors.attribution.report_rules import proofs, proofs_of, shown
+from nemesis.processors.attribution.report_rules import HasProof, proofs, proofs_of, shown
 from nemesis.processors.attribution.reports import Told, Tried
 
 SLOW_SHARE_PPM: Final = 800_000  # a fifth below the others; runs of one test differ by a tenth
@@ -27,7 +28,7 @@ def judge_trials(told: Told) -> list[Finding]:
 def _slow(told: Told) -> Finding | None:
     measured = [e for e in told.trials if e.rate_kbps > 0 and len(e.components) == 2]
     if len(measured) < PAIRS_MIN:
-        return None
+        return _slow_alone(told)
     usual = sorted(each.rate_kbps for each in measured)[len(measured) // 2]
     slow = [each for each in measured if each.rate_kbps * 1_000_000 < usual * SLOW_SHARE_PPM]
     if not slow:
@@ -58,6 +59,30 @@ def _slow(told: Told) -> Finding | None:
         level=PATH_SLOW,
         proofs=_rates(slow, fast),
         missing=(wanted.PAIR_TESTS, wanted.SWITCH_COUNTERS),
+    )
+
+
+def _slow_alone(told: Told) -> Finding | None:
+    """One device or host among several that ran the same test with messages of the same size."""
+    alone = [e for e in told.trials if e.rate_kbps > 0 and len(e.components) == 1]
+    largest = max((each.size_bytes for each in alone), default=0)
+    rates: dict[str, Tried] = {e.components[0]: e for e in alone if e.size_bytes == largest}
+    if len(rates) <= PAIRS_MIN:
+        return None
+    usual = median_low(each.rate_kbps for each in rates.values())
+    slow = [e for e in rates.values() if e.rate_kbps * 1_000_000 < usual * SLOW_SHARE_PPM]
+    names = tuple(sorted(each.components[0] for each in slow))
+    if not slow or len(slow) * PAIRS_MIN > len(rates):
+        return None
+    return Finding(
+        verdict="attributed",
+        fault_class="straggler.network",
+        reason=f"{shown(names)} reached less than the others in the same test",
+        confidence_ppm=700_000,
+        level=PATH_SLOW,
+        culprits=names,
+        proofs=_rates(slow, [each for each in rates.values() if each not in slow]),
+        missing=(wanted.LINK_COUNTERS,),
     )
 
 
@@ -103,7 +128,8 @@ def _release(told: Told) -> Finding | None:
 
 
 def _wrong(told: Told) -> Finding | None:
-    wrong = told.of("wrong_values")
+    wrong: list[HasProof] = [*told.of("wrong_values")]
+    wrong += [each for each in told.trials if each.says.endswith("wrong values")]
     if not wrong:
         return None
     return Finding(

@@ -33,7 +33,7 @@ _UNEVEN: Final = frozenset(
 
 def judge_watchdogs(told: Told) -> list[Finding]:
     """What timeouts, fingerprints and positions prove."""
-    found = [_differing(told), *_behind(told), _busy(told)]
+    found = [_differing(told), _analysed(told), *_behind(told), _busy(told)]
     known = [each for each in found if each is not None]
     if not known:
         alone = _timed_out(told) or _stuck_in_host(told)
@@ -118,7 +118,9 @@ def _least(told: Told, positions: dict[int, Said]) -> Finding | None:
         return None
     least = min(each.message.seq for each in known.values())
     behind = sorted(rank for rank, each in known.items() if each.message.seq == least)
-    if len(behind) == len(known) or (len(behind) > 1 and len(behind) * FEW_SHARE > len(known)):
+    if len(behind) == len(known):
+        return _unfinished(told, known)
+    if len(behind) > 1 and len(behind) * FEW_SHARE > len(known):
         return None
     return _stalled(
         told.job,
@@ -132,15 +134,72 @@ def _least(told: Told, positions: dict[int, Said]) -> Finding | None:
     )
 
 
+def _unfinished(told: Told, known: dict[int, Said]) -> Finding | None:
+    """All enqueued alike, and one finished less than the others: its GPU or its path."""
+    done = {rank: each.message.number for rank, each in known.items() if each.message.number >= 0}
+    least = min(done.values(), default=-1)
+    behind = [rank for rank, number in done.items() if number == least]
+    if len(done) < RANKS_MIN or len(behind) != 1:
+        return None
+    rank = behind[0]
+    return Finding(
+        verdict="attributed",
+        fault_class="gpu.stall",
+        reason=f"rank {rank} of {told.job} finished {least} operations, the others of its group"
+        " more, and all had enqueued alike",
+        confidence_ppm=600_000,
+        level=RANK_STUCK,
+        culprits=(components.rank(told.job, rank),),
+        victims=tuple(sorted(components.rank(told.job, each) for each in done if each != rank)),
+        proofs=proofs_of(
+            [(known[rank], f"it finished {least}")]
+            + [(known[each], f"it finished {number}") for each, number in done.items()]
+        ),
+        missing=(wanted.ALL_DUMPS, wanted.GPU_STATE),
+    )
+
+
 def _never_called(told: Told) -> Finding | None:
     missing, never = told.of("missing_rank"), told.of("never_created")
-    ranks = {each.rank for each in never if each.rank >= 0}
-    for each in missing:
-        ranks.update(int(word) for word in each.message.what.split(",") if word.isdecimal())
+    sets = [{int(w) for w in e.message.what.split(",") if w.isdecimal()} for e in missing]
+    sets += [{each.rank} for each in never if each.rank >= 0]
+    if not sets:
+        return None
+    # who is missing in one group keeps others from joining the next: the first are in all
+    ranks = set.intersection(*sets)
+    said = [(each, "this rank never made the call that the others wait in") for each in missing]
+    said += [(each, "it made no such call") for each in never]
+    if ranks and len(ranks) <= RANKS_MIN:
+        return _stalled(told.job, sorted(ranks), said)
+    return Finding(
+        verdict="class-only",
+        fault_class="desync",
+        reason=f"ranks of {told.job} wait for each other in different groups",
+        confidence_ppm=600_000,
+        level=RANK_STUCK,
+        proofs=proofs_of(said),
+        jobs=(told.job,),
+        missing=(wanted.ALL_DUMPS, wanted.PYTHON_STACK),
+    )
+
+
+def _analysed(told: Told) -> Finding | None:
+    """Whom an analyser of flight recorders names for another size or type."""
+    named = told.of("culprit_rank")
+    ranks = sorted({each.message.rank for each in named})
     if not ranks or len(ranks) > RANKS_MIN:
         return None
-    said = [(each, "this rank never made the call that the others wait in") for each in missing]
-    return _stalled(told.job, sorted(ranks), said + [(e, "it made no such call") for e in never])
+    return Finding(
+        verdict="attributed",
+        fault_class="desync",
+        reason=f"rank {shown(ranks)} of {told.job} called with another size or type than the"
+        " others",
+        confidence_ppm=750_000,
+        level=CALLS_DIFFER,
+        culprits=tuple(sorted(components.rank(told.job, rank) for rank in ranks)),
+        proofs=proofs(named, "an analyser of the dumps names this rank"),
+        missing=(wanted.PYTHON_STACK,),
+    )
 
 
 def _stalled(job: str, ranks: Sequence[int], said: list[tuple[Said, str]]) -> Finding:

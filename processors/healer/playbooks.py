@@ -139,6 +139,7 @@ _CLASS_ONLY_ACTIONS: Final[Mapping[FaultClass, Action]] = {
     "gpu.thermal": "watch",
     "network.link": "collect_more",
     "straggler.gpu": "watch",
+    "storage": "collect_more",
 }
 _DRIVER_DECIDES: Final = frozenset({"gpu.memory", "gpu.driver", "gpu.stall", "nvlink"})
 """A GPU off the bus cannot be reset, whatever its driver asked for before."""

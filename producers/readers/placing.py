@@ -20,6 +20,7 @@ from nemesis.schemas.observed import (
     SettingRead,
     StackSeen,
     StepsTimed,
+    TrialFinished,
 )
 from nemesis.schemas.registry import BY_STRUCT
 
@@ -72,6 +73,9 @@ def _on_node(observation: Observation, node: str, job: str) -> Observation:
         case CountersRead() | SettingRead():
             # a reader leaves the node's part of a name empty
             return replace(observation, component=observation.component.replace("//", f"/{node}/"))
+        case TrialFinished():
+            own = tuple(each.replace("//", f"/{node}/") for each in observation.components)
+            return replace(observation, components=own)
         case LogLineWritten() | StepsTimed() | StackSeen():
             return replace(observation, job=observation.job or job)
         case _:

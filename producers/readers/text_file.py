@@ -11,16 +11,22 @@ from typing import Final
 
 import msgspec
 
+from nemesis.producers.readers.gpu.dcgm import Dcgm
 from nemesis.producers.readers.gpu.nvidia_smi_query import NvidiaSmiQuery
+from nemesis.producers.readers.gpu.nvidia_smi_table import NvidiaSmiTable
+from nemesis.producers.readers.gpu.nvidia_smi_xml import NvidiaSmiXml
 from nemesis.producers.readers.host.limits import Limits
 from nemesis.producers.readers.host.pcie_settings import PcieSettings
 from nemesis.producers.readers.host.routes import Routes
 from nemesis.producers.readers.host.units import Units
 from nemesis.producers.readers.jobs.program_log import ProgramLog
 from nemesis.producers.readers.jobs.progress import Progress
+from nemesis.producers.readers.jobs.scheduler_nodes import SchedulerNodes
+from nemesis.producers.readers.nic.adapters import Adapters
 from nemesis.producers.readers.nic.gids import Gids
 from nemesis.producers.readers.nic.port_counters import PortCounters
 from nemesis.producers.readers.notes import Note, Reader, text_line
+from nemesis.producers.readers.tables.bandwidth import Bandwidth
 from nemesis.producers.readers.tables.runs_table import RunsTable
 from nemesis.producers.readers.tables.step_times import StepTimes
 from nemesis.producers.readers.text_lines import numbered_lines, opened
@@ -42,6 +48,10 @@ _TELLING: Final = (
 )
 """What a line says that may be of a fault, in a file too long to read whole."""
 READERS: Final[tuple[Callable[[], Reader], ...]] = (
+    NvidiaSmiXml,
+    NvidiaSmiTable,
+    Dcgm,
+    Adapters,
     NvidiaSmiQuery,
     Units,
     Limits,
@@ -49,6 +59,8 @@ READERS: Final[tuple[Callable[[], Reader], ...]] = (
     PcieSettings,
     Gids,
     PortCounters,
+    SchedulerNodes,
+    Bandwidth,
     StepTimes,
     RunsTable,
     Progress,

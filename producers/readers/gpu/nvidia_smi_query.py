@@ -28,7 +28,7 @@ STATES: Final = re.compile(
     r"remapped_rows\.(?:pending|remapping_failure_occurred)\Z|fabric\.|"
     r"clocks_(?:event|throttle)_reasons\.(?:hw_|sw_thermal)|gpu_link_info\.|sram_threshold_exceeded"
     r"|gpu_recovery_action|(?:channel|tpc)_repair_pending|unrepairable_memory"
-    r"|retired_pages\.pending|\Aperformance_state\Z|\A(?:product_name|driver_version)\Z"
+    r"|retired_pages\.pending|\Aclocks\.sm\Z|\Autilization\.gpu\Z|\Atemperature\.gpu_current_temp\Z|\Aperformance_state\Z|\A(?:product_name|driver_version)\Z"
 )
 _COUNT: Final = re.compile(r"\d{1,18}\Z")
 
@@ -59,20 +59,25 @@ class NvidiaSmiQuery:
         path = ".".join([*(each for _, each in self._path), name])
         if name.startswith("hw_slowdown"):
             self._path.append((indent, name))  # its causes are indented below it
-        return self._notes(line, path, value.strip()) if self._gpu else ()
+        found = gpu_note(line, self._gpu, path, value.strip())
+        return [found] if found else ()
 
     def end(self) -> Iterable[Note]:
         """Nothing waits for the end."""
         return ()
 
-    def _notes(self, line: TextLine, path: str, value: str) -> Iterable[Note]:
-        gpu = f"gpu//{self._gpu}"
-        if COUNTED.search(path) and _COUNT.match(value):
-            counters = ((path, int(value)),)
-            yield note(line, CountersRead(**unplaced(line.host), component=gpu, counters=counters))
-        elif STATES.search(path):
-            setting = SettingRead(**unplaced(line.host), component=gpu, name=path, value=value)
-            yield note(line, setting)
+
+def gpu_note(line: TextLine, pci: str, path: str, value: str) -> Note | None:
+    """What a leaf of the tree says of a GPU, None for one of no interest or of no GPU."""
+    if not pci:
+        return None
+    gpu = f"gpu//{pci}"
+    if COUNTED.search(path) and _COUNT.match(value):
+        counters = ((path, int(value)),)
+        return note(line, CountersRead(**unplaced(line.host), component=gpu, counters=counters))
+    if STATES.search(path):
+        return note(line, SettingRead(**unplaced(line.host), component=gpu, name=path, value=value))
+    return None
 
 
 def slug(name: str) -> str:

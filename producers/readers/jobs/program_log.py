@@ -31,13 +31,14 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
         "recorder",
         re.compile(
             r"(?:scheduled on|missing) ranks? \{|never (?:created|enqueued)|\blast completed \d+"
-            r"|Collective sequence number|Culprit rank|Mismatch(?:ed)? .*collective"
+            r"|missing ranks?: \{|Culprit rank|missed FR dumps from"
         ),
     ),
     (
         "nccl",
         re.compile(
             r"NCCL WARN|NCCL ERROR|ncclUnhandled|ncclSystemError|ncclRemoteError"
+            r"|version mismatch|don't match with driver version"
             r"|NCCL INFO (?:NET/|Plugin|P2P plugin|Bootstrap|Using (?:network|internal|non-device)"
             r"|NCCL version|NCCL_\w+ set|comm 0x)|NCCL version \d|Test (?:CUDA|NCCL) failure"
             r"|Out of bounds values"
@@ -48,6 +49,7 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
         re.compile(
             r"ProcessGroup(?:NCCL|Gloo)|WorkNCCL\(|CollectiveFingerPrint|[Ww]atchdog|gloo/transport"
             r"|[Hh]eartbeat [Mm]onitor|TCPStore|monitoredBarrier"
+            r"|lagging ranks?|didn't join collective"
         ),
     ),
     (
@@ -61,6 +63,7 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
         "scheduler",
         re.compile(
             r"slurm(?:d|ctld|stepd)\b|JobState=|OOMKilled|OUT_OF_MEMORY|NODE_FAIL|CANCELLED|PREEMPTED"
+            r"|[Nn]ode failure on|not responding|DeadlineExceeded"
             r"|DUE TO TIME LIMIT|\bEvicted\b|FailedScheduling|BackOff|NodeNotReady|Preempt"
         ),
     ),
@@ -87,7 +90,9 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
             r"|[Oo]ut of memory|[Kk]illed\b|Segmentation fault|Bus error|Illegal instruction"
             r"|No space left|Stale file handle|Input/output error|GPU is lost|fallen off the bus"
             r"|DataLoader worker|shared memory|Too many open files|Cannot allocate memory"
-            r"|core dumped|loss (?:is )?(?:=|:)? ?(?:nan|inf)\b|restart \d+ from|Unknown Error"
+            r"|core dumped|\bloss\b\W{0,3}(?:is )?(?:nan|inf)\b|restart \d+ from|Unknown Error"
+            r"|Driver/library version mismatch|driver version is insufficient"
+            r"|Transport endpoint is not connected|undefined symbol"
             r"|assert(?:ion)? .*failed|nvidia-smi has failed|Unable to determine the device handle"
         ),
     ),

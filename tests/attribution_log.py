@@ -25,6 +25,7 @@ from nemesis.schemas.observed import (
     ProcessExited,
     SampleTaken,
     SpoolAnnounced,
+    StepsTimed,
 )
 
 SECOND_NS = 1_000_000_000
@@ -85,6 +86,10 @@ class Log:
         return self._observe(
             "fabric", FabricSampled, switch, switch=f"switch/{switch}", ports=ports, **fields
         )
+
+    def timed(self, step: int, *step_ns: int, job: str = "llama", **fields: Any) -> None:
+        """Somebody tells how long each rank took for a step."""
+        self._observe("step_times", StepsTimed, "n1", job=job, step=step, step_ns=step_ns, **fields)
 
     def spooled(self, node: str) -> Sequence[Conclusion]:
         """A node says that it was cut off from the log."""

@@ -3,38 +3,35 @@
 import itertools
 import json
 import random
-import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nemesis.cli.triage import answer_to, triage_paths
 from nemesis.producers.readers.bundle import Bundle, read_bundle
-from nemesis.views.triage_answer import Triage
+from tests.trace_scores import DATA, is_right, named_ranks, runs
 
-DATA = Path(__file__).parent.parent / "data"
 TRUTH: dict[str, list[int]] = json.loads((DATA / "nvrx_fr_traces" / "truth.json").read_text())
-LABELS: dict[str, Any] = json.loads((DATA / "fr_samples" / "labels.json").read_text())
-HARDWARE = {"gpu", "nic", "port", "link", "switch", "nvlink", "nvswitch", "node", "dimm", "fabric"}
+RUNS = {truth.name: truth for truth in runs()}
 
 
-def ranks_of(answer: Triage) -> set[int]:
-    blamed = [culprit for each in (answer, *answer.others) for culprit in each.culprits]
-    assert not [culprit.id for culprit in blamed if culprit.kind in HARDWARE]
-    matches = [re.fullmatch(r"rank/job/(\d+)", culprit.id) for culprit in blamed]
-    assert all(matches)
-    return {int(match[1]) for match in matches if match}
+def blamed_ranks(folder: Path) -> frozenset[int]:
+    return named_ranks(triage_paths([folder]))
 
 
-def blamed_ranks(folder: Path) -> set[int]:
-    return ranks_of(triage_paths([folder]))
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_of_every_public_run_all_that_was_broken_is_named_and_nothing_else(name: str) -> None:
+    truth = RUNS[name]
+    answer = triage_paths([truth.folder])
+    assert named_ranks(answer) == truth.ranks
+    assert is_right(truth, answer)
 
 
-@pytest.mark.parametrize("run", sorted(TRUTH))
-def test_both_broken_ranks_of_a_megatron_job_are_named(run: str) -> None:
-    assert blamed_ranks(DATA / "nvrx_fr_traces" / run) == set(TRUTH[run])
+def test_the_sets_hold_a_dead_rank_an_inversion_and_a_straggler() -> None:
+    assert len(RUNS) == 13
+    assert {"dead", "order_inversion", "straggler", "gpu_error_1st"} <= RUNS.keys()
+    assert RUNS["order_inversion"].cycle == {2, 3}
 
 
 @pytest.mark.parametrize("run", sorted(TRUTH))
@@ -43,7 +40,7 @@ def test_two_dumps_that_nobody_copied_put_no_blame_on_a_healthy_rank(run: str) -
     for absent in itertools.combinations(range(16), 2):
         there = [each for each in whole.dumps if each.number not in absent]
         answer = answer_to(Bundle([], there, [], [], whole.paths))
-        assert ranks_of(answer) <= set(TRUTH[run]), absent
+        assert named_ranks(answer) <= set(TRUTH[run]), absent
 
 
 @pytest.mark.parametrize("run", sorted(TRUTH))
@@ -56,20 +53,6 @@ def test_a_handful_of_dumps_is_never_no_fault(run: str, tmp_path: Path) -> None:
             shutil.copy(DATA / "nvrx_fr_traces" / run / f"_dump_{rank}", folder)
         assert blamed_ranks(folder) <= set(TRUTH[run])
         assert triage_paths([folder]).verdict != "no-fault"
-
-
-@pytest.mark.parametrize("scenario", sorted(LABELS.keys() - {"straggler"}))
-def test_the_broken_rank_of_a_gloo_job_is_named(scenario: str) -> None:
-    assert blamed_ranks(DATA / "fr_samples" / scenario) == set(LABELS[scenario]["culprits"])
-
-
-def test_a_straggler_does_not_put_blame_on_anybody_else() -> None:
-    assert blamed_ranks(DATA / "fr_samples" / "straggler") <= {2}
-
-
-def test_a_job_that_runs_is_no_fault() -> None:
-    answer = triage_paths([DATA / "fr_samples" / "ok"])
-    assert (answer.verdict, answer.fault_class) == ("no-fault", "none")
 
 
 def test_a_gpu_that_fell_off_the_bus_explains_the_ranks_that_stall_on_its_node(

@@ -1,19 +1,14 @@
 """Promises about stragglers: who is slow, why, and when nothing is said."""
 
-import csv
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nemesis.processors.attribution.inventory import Inventory
-from nemesis.processors.attribution.steps import Steps
 from nemesis.schemas.channels import ABSENT
 from nemesis.schemas.inferred import FaultAttributed
 from tests.attribution_log import (
     SECOND_NS,
-    Log,
     cluster,
     gpu_block,
     host_block,
@@ -218,41 +213,6 @@ def test_steps_that_make_no_sense_are_passed_over(
             job.log.sample(node, **broken(job.sample(at, node)))
         job.log.tick(1)
     assert not job.verdicts
-
-
-def _worker_times(path: Path) -> dict[int, dict[int, int]]:
-    """Step to {worker: time} of a job of Alibaba's PAI cluster; times are normalised."""
-    times: dict[int, dict[int, int]] = {}
-    for row in csv.DictReader(path.read_text().splitlines()):
-        step = times.setdefault(int(row["time"]), {})
-        step[int(row["worker"])] = int(float(row["batch_time_norm"]))
-    return times
-
-
-def _slow_workers(path: Path) -> set[int]:
-    """Who is slow for long and was not always so, round by round."""
-    log, steps = Log(), Steps()
-    log.submitted("n1", ranks_per_node=10)
-    inventory = Inventory()
-    inventory.submit(log.facts[-1].data)
-    found: set[int] = set()
-    for step, times in sorted(_worker_times(path).items()):
-        rows = [
-            {"rank": rank, "step": step, "step_ns": SECOND_NS, "own_ns": time * 1_000_000}
-            for rank, time in times.items()
-        ]
-        log.sample("n1", job="llama", step_count=len(rows), steps=step_block(*rows))
-        log.tick(1)
-        steps.take([log.facts[-2]], inventory)
-        steps.close_round(log.now_ns, inventory)
-        found |= {each.rank for each in steps.slow_ranks("llama", log.now_ns) if each.is_new}
-    return found
-
-
-def test_the_straggler_of_a_real_job_is_found(shared: Path) -> None:
-    folder = shared / "data" / "alibaba_pai_minibatch"
-    assert 6 in _slow_workers(folder / "job_1_norm.csv")
-    assert not _slow_workers(folder / "job_2_norm.csv")  # stable differences between workers
 
 
 def test_a_rank_that_dies_and_a_straggler_are_two_incidents() -> None:

@@ -132,6 +132,8 @@ class Attribution:
                 return ()
             case "log" | "counters" | "setting" | "step_times" | "trial":
                 state.reports.take(fact, state.inventory)
+                if fact.kind == "step_times":
+                    state.step_times.take(fact)
                 return ()
             case "kernel" | "process" | "collective" | "inventory" | "spool":
                 state.hearing.heard(fact)
@@ -163,6 +165,7 @@ class Attribution:
                 state.hearing.expect(fact.data.nodes)
                 state.recorders.forget(fact.data.job)
                 state.steps.forget(fact.data.job)
+                state.step_times.forget(fact.data.job)
             case "job_ended":
                 self._end(fact.data.job)
             case "recovery_decided":
@@ -175,6 +178,7 @@ class Attribution:
                 state.hearing.leave(left, fact.log_time_ns)
                 state.recorders.forget(job)
                 state.steps.regroup(job)
+                state.step_times.forget(job)
                 state.incidents.recover(incident_id)
 
     def _read_samples(self) -> None:
@@ -365,6 +369,7 @@ class Attribution:
         self._state.recorders.forget(job)
         self._state.steps.forget(job)
         self._state.reports.end(job)
+        self._state.step_times.forget(job)
         self._state.incidents.close(lambda each: each.job == job and not each.clues)
 
 

@@ -198,8 +198,12 @@ def place_slow(state: State) -> None:
         key = f"{SLOW}{job} {node}"
         incident = state.incidents.about(key)
         _tell(state, incident, key, (node,), finding)
+    for job, finding in state.step_times.judge():
+        key = f"{SLOW}{job}"
+        _tell(state, state.incidents.about(key), key, (), finding)
     state.slowness.forget([job for job in state.steps.jobs if not state.steps.is_watched(job)])
-    _end_slow(state, {f"{SLOW}{each.job} {each.node}" for each in found})
+    by_node = {f"{SLOW}{each.job} {each.node}" for each in found}
+    _end_slow(state, by_node | {f"{SLOW}{job}" for job in state.step_times.going_on()})
 
 
 def _end_slow(state: State, slow: set[str]) -> None:
@@ -230,7 +234,12 @@ def _tell(
         (job for node in nodes for job in _jobs_on(state, node)), ""
     )
     known = incident.told.get(key)
-    if known is not None and known.signature == "transient" and finding.level == STRAGGLER:
+    if (
+        known is not None
+        and known.signature == "transient"
+        and finding.level == STRAGGLER
+        and known.culprits == finding.culprits
+    ):
         return  # a straggler that comes and goes is one incident and was told of
     if known is not None and known.level == STRAGGLER and finding.level < STRAGGLER:
         return  # its cause is over, and the latest rounds still show what it did

@@ -16,6 +16,7 @@ from nemesis.processors.attribution.recoveries import Recoveries
 from nemesis.processors.attribution.reports import Reports
 from nemesis.processors.attribution.silences import Hearing
 from nemesis.processors.attribution.slowness import Slowness
+from nemesis.processors.attribution.step_times import StepTimes
 from nemesis.processors.attribution.steps import Steps
 
 
@@ -31,6 +32,7 @@ class State(msgspec.Struct):
     links: Links = msgspec.field(default_factory=Links)
     pauses: Pauses = msgspec.field(default_factory=Pauses)
     steps: Steps = msgspec.field(default_factory=Steps)
+    step_times: StepTimes = msgspec.field(default_factory=StepTimes)
     slowness: Slowness = msgspec.field(default_factory=Slowness)
     supports: list[tuple[int, str, Support]] = []
     """(log time, node, counter that went up) of the last seconds, where no incident is open."""

@@ -4,7 +4,7 @@ Why: in a synchronous job all steps are equally long; only the time until a rank
 collective tells who was late. How: when nearly every rank has told of a new step, the ranks are
 compared with their median; who is far above it in most of the latest rounds is slow. One slow step
 is nothing, and a rank that has been slower from the start may be made so (a pipeline's stages
-differ); so each rank's usual place is remembered. Not here: why it is slow (slow_findings.py).
+differ); so each rank is compared with itself too (skew.py). Not here: why (slow_findings.py).
 
 A tenth above the median is what ByteDance calls a straggler (arXiv 2505.05713); most slow spells of
 single GPUs and hosts last minutes (FALCON, arXiv 2410.12588), so some rounds may be waited for.
@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from nemesis.processors.attribution import skew
 from nemesis.processors.attribution.inventory import Inventory, JobPlaces
 from nemesis.schemas.channels import ABSENT, STEP_CHANNELS
 from nemesis.schemas.facts import Fact
@@ -29,7 +30,7 @@ SLOW_ROUNDS_MIN: Final = 5  # of those
 SUSTAINED_NS: Final = 8_000_000_000  # a checkpoint, a garbage collection and a retry are shorter
 TOLD_PPM: Final = 900_000  # of the ranks: some nodes are always just being polled
 RANKS_MIN: Final = 3  # of two, nobody is the odd one
-USUAL_ROUNDS: Final = 5  # the least of so many is where a rank usually stands
+NEW_PER_MILLE: Final = 50  # above its usual time: what a rank must rise by to have become slow
 CLOCK_ERROR_NS: Final = 10_000_000  # NTP within a site
 # torchrun looks at its workers each 100 ms (torch.distributed.elastic, monitor_interval), twice
 EXIT_SEEN_NS: Final = 200_000_000
@@ -66,8 +67,8 @@ class Lateness(msgspec.Struct, array_like=True):
     rounds: int = 0
     """A bit a round, the latest lowest: 1 where it was slow."""
     own_ns: int = 0
-    per_mille: int = 0
-    """Of the median."""
+    is_new: bool = False
+    """It was slower than it usually is, in the latest round in which it was slow."""
 
 
 class JobSteps(msgspec.Struct):
@@ -79,9 +80,8 @@ class JobSteps(msgspec.Struct):
     """int64: of that step."""
     told: bytearray
     """int8: 1 for a step that is new since the last round."""
-    usual: bytearray
-    """int32: where it usually stands, in per mille of the median; 0 before the first round."""
-    rounds_count: int = 0
+    usual: skew.Usual
+    """Of own_ns."""
     median_ns: int = 0
     late: dict[int, Lateness] = {}
     advanced_ns: int = 0
@@ -130,14 +130,13 @@ class Steps(msgspec.Struct):
     def slow_ranks(self, job: str, now_ns: int) -> list[SlowRank]:
         """Those that are slow and stay so, by rank."""
         steps = self.jobs[job]
-        usual = np.frombuffer(steps.usual, np.int32)
         return [
             SlowRank(
                 rank,
                 each.own_ns,
                 steps.median_ns,
                 each.since_ns,
-                each.per_mille * 1_000_000 > int(usual[rank]) * (1_000_000 + SLOW_PPM),
+                each.is_new,
             )
             for rank, each in sorted(steps.late.items())
             if each.rounds.bit_count() >= SLOW_ROUNDS_MIN and now_ns - each.since_ns >= SUSTAINED_NS
@@ -176,8 +175,7 @@ class Steps(msgspec.Struct):
         steps = self.jobs.get(job)
         if steps is not None:
             size = len(steps.told)
-            steps.told, steps.usual = bytearray(size), bytearray(4 * size)
-            steps.rounds_count, steps.late = 0, {}
+            steps.told, steps.usual, steps.late = bytearray(size), skew.usual_of(size), {}
 
     def forget(self, job: str) -> None:
         """The job is over, or another one of its name begins."""
@@ -196,7 +194,7 @@ def _job_of(world: int) -> JobSteps:
         step=bytearray(np.full(size, ABSENT, np.int64).tobytes()),
         own_ns=bytearray(8 * size),
         told=bytearray(size),
-        usual=bytearray(4 * size),
+        usual=skew.usual_of(size),
     )
 
 
@@ -266,39 +264,27 @@ def _close(job: JobSteps, told: NDArray[np.int8], places: JobPlaces, now_ns: int
     median = int(np.sort(own)[middle])
     spread = int(np.sort(np.abs(own - median))[middle])
     limit = median + max(SLOW_NS_MIN, median * SLOW_PPM // 1_000_000, SPREADS * spread)
-    job.median_ns, job.rounds_count = median, job.rounds_count + 1
-    per_mille = (own * 1000 // max(median, 1)).clip(1, 1_000_000).astype(np.int32)
+    job.median_ns = median
     slow = own > limit
-    _learn(job, ranks, per_mille, slow)
-    late = zip(ranks[slow].tolist(), own[slow].tolist(), per_mille[slow].tolist(), strict=True)
+    rise = skew.rise_of(job.usual, ranks, own)
+    new = skew.stands_out(job.usual, ranks, rise, NEW_PER_MILLE)
+    skew.learn(job.usual, ranks, own, rise, slow & new)
+    late = zip(ranks[slow].tolist(), own[slow].tolist(), new[slow].tolist(), strict=True)
     _remember(job, set(ranks.tolist()), list(late), now_ns)
     told[:] = 0
     for rank in places.gone:
         job.late.pop(rank, None)
 
 
-def _learn(
-    job: JobSteps, ranks: NDArray[np.intp], per_mille: NDArray[np.int32], slow: NDArray[np.bool_]
-) -> None:
-    """Move each rank's usual place: the least of the first rounds, then slowly after it."""
-    usual = np.frombuffer(job.usual, np.int32)
-    known = usual[ranks]
-    if job.rounds_count <= USUAL_ROUNDS:
-        usual[ranks] = np.where(known == 0, per_mille, np.minimum(known, per_mille))
-    else:
-        moved = known + np.sign(per_mille - known).astype(np.int32) * ~slow
-        usual[ranks] = np.where(known == 0, per_mille, moved)
-
-
 def _remember(
-    job: JobSteps, told: set[int], slow: Sequence[tuple[int, int, int]], now_ns: int
+    job: JobSteps, told: set[int], slow: Sequence[tuple[int, int, bool]], now_ns: int
 ) -> None:
     """Shift a bit into the history of every rank that has one, or gets one now."""
     for rank in [rank for rank in job.late if rank in told]:
         job.late[rank].rounds = job.late[rank].rounds << 1 & _ROUNDS_MASK
-    for rank, own_ns, per_mille in slow:
+    for rank, own_ns, is_new in slow:
         each = job.late.setdefault(rank, Lateness(now_ns))
         each.rounds |= 1
-        each.own_ns, each.per_mille = own_ns, per_mille
+        each.own_ns, each.is_new = own_ns, is_new
     for rank in [rank for rank, each in job.late.items() if not each.rounds]:
         del job.late[rank]

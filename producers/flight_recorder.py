@@ -191,6 +191,7 @@ def _groups(
     for entry in sorted(entries, key=lambda each: each.record_id):
         by_name.setdefault(entry.process_group[0], []).append(entry)
     ids = {name: number for number, name in names.items()}
+    newest = max((e for e in entries if not e.is_p2p), key=lambda e: e.record_id, default=None)
     groups: list[GroupDigest] = []
     for name in sorted(config.keys() | by_name.keys() | ids.keys()):
         seen = by_name.get(name, [])
@@ -207,6 +208,7 @@ def _groups(
                 last_completed=counts.last_completed_collective,
                 first_unfinished=_first_unfinished(seen),
                 arrivals=_arrivals(seen),
+                newest=_newest(seen, newest),
             )
         )
     return groups
@@ -233,16 +235,27 @@ def _first_unfinished(seen: list[_Entry]) -> OperationSeen | None:
     if not unfinished:
         return None
     # counters of sends and receives differ between stages when all is well: prefer a collective
-    first = min(unfinished, key=lambda entry: (entry.is_p2p, entry.record_id))
+    return _seen(min(unfinished, key=lambda entry: (entry.is_p2p, entry.record_id)))
+
+
+def _newest(seen: list[_Entry], newest: _Entry | None) -> OperationSeen | None:
+    """The rank's last call, where it belongs to this group and nothing else there is unfinished."""
+    is_own = any(entry is newest for entry in seen)
+    if newest is None or not is_own or any(not entry.finished for entry in seen):
+        return None
+    return _seen(newest)
+
+
+def _seen(entry: _Entry) -> OperationSeen:
     return OperationSeen(
-        seq=first.seq,
-        op=first.profiling_name.partition(":")[2][:NAME_CHARS_MAX] or first.profiling_name,
-        input_sizes=_shapes(first.input_sizes),
-        output_sizes=_shapes(first.output_sizes),
-        dtypes=tuple(dtype[:NAME_CHARS_MAX] for dtype in first.input_dtypes[:SHAPES_MAX]),
-        started=first.started,
-        p2p=first.is_p2p,
-        created_ns=first.time_created_ns,
+        seq=entry.seq,
+        op=entry.profiling_name.partition(":")[2][:NAME_CHARS_MAX] or entry.profiling_name,
+        input_sizes=_shapes(entry.input_sizes),
+        output_sizes=_shapes(entry.output_sizes),
+        dtypes=tuple(dtype[:NAME_CHARS_MAX] for dtype in entry.input_dtypes[:SHAPES_MAX]),
+        started=entry.started,
+        p2p=entry.is_p2p,
+        created_ns=entry.time_created_ns,
     )
 
 
@@ -263,7 +276,7 @@ def _fitted(groups: list[GroupDigest]) -> tuple[GroupDigest, ...]:
         fewer = [replace(group, arrivals=group.arrivals[-count:]) for group in groups]
         if _size_bytes(fewer) <= DIGEST_BYTES_MAX:
             return tuple(fewer)
-    bare = [replace(group, arrivals=(), desc="") for group in groups]
+    bare = [replace(group, arrivals=(), desc="", newest=None) for group in groups]
     bare.sort(key=lambda group: group.first_unfinished is None)
     while _size_bytes(bare) > DIGEST_BYTES_MAX:
         bare.pop()

@@ -124,6 +124,9 @@ class GroupDigest(msgspec.Struct, kw_only=True, array_like=True, frozen=True, gc
     first_unfinished: OperationSeen | None = None
     arrivals: tuple[tuple[int, int], ...] = ()
     """(collective number, enqueue time in ns) of the last 20."""
+    newest: OperationSeen | None = None
+    """What the rank called last of all, in the group where it did, if nothing of that group is
+    unfinished: gloo counts what failed as done, and how it was called is evidence still."""
 
 
 class CollectiveRecorded(Observation, kw_only=True, frozen=True):

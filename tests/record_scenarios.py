@@ -37,7 +37,7 @@ def record(scenario: str, state: str) -> int:
         return subprocess.run([*NEMESIS, "replay", str(out)], check=False).returncode
     finally:
         demo.send_signal(signal.SIGINT)
-        demo.communicate(timeout=60)
+        demo.communicate(timeout=300)
 
 
 def main() -> int:

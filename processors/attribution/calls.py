@@ -42,7 +42,7 @@ def differing_call(job: str, seen: Mapping[int, Seen], groups: Sequence[Group]) 
     for group in groups:
         calls: dict[int, dict[int, Call]] = {}
         for rank, digest in group.digests.items():
-            operation = digest.first_unfinished
+            operation = digest.first_unfinished or digest.newest
             if operation is not None and not operation.p2p and operation.op:
                 calls.setdefault(operation.seq, {})[rank] = _call(operation)
         for collective, by_rank in sorted(calls.items()):

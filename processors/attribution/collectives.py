@@ -32,6 +32,7 @@ from nemesis.processors.attribution.wait_graph import (
     pending,
     wait_graph,
 )
+from nemesis.schemas import components
 from nemesis.schemas.codes import FaultClass
 from nemesis.schemas.inferred import RuledOut
 
@@ -101,6 +102,10 @@ def _stuck(
     if not waiting and not any(_is_old(seen[rank]) for rank in waits.stalled):
         return _unfinished(job, seen, sorted(waits.stalled))
     blamed = [rank for rank in alone if rank not in waits.unseen]
+    if len(blamed) == 1 and not any(_is_old(seen[rank]) for rank in waiting):
+        late = _late(job, seen, groups)
+        if late is not None and late.culprits == (components.rank(job, blamed[0]),):
+            return late  # who is always last is so again
     if blamed:
         return _blamed(job, seen, groups, waits, blamed=blamed, says=says, waiting=waiting)
     if cycles:

@@ -1,0 +1,1 @@
+"""Incidents made by the real thing: torch processes, a fault, their recorders, triage."""

@@ -3,6 +3,8 @@
 The claim is read back before anything is done, so everything that was written before it (a veto,
 a newer decision) is known. Killed at any point, the next life or another copy takes the claim
 over, observes first, and sends the plan only where it is missing; agents do nothing twice.
+A rank that starts anew imports its libraries and loads its state, which takes seconds or many
+minutes: while one is seen to be starting the claim is made longer, which the healer waits for too.
 """
 
 import asyncio
@@ -22,6 +24,9 @@ from nemesis.schemas.rank_ranges import format_ranks, parse_ranks
 
 ANSWER_S: Final = 5.0  # an agent that was restarted, or whose link blinked, is back by then
 LOOK_S: Final = 0.2  # how long to sleep at most between looks at what is known
+STARTING_NS_MAX: Final = 1_800_000_000_000
+"""From the first claim on. Loading of large checkpoints from shared storage is told in minutes;
+half an hour is what torch.distributed waits for a rank by default (`default_pg_timeout`)."""
 _REFUSALS: Final = frozenset({"stale", "other_boot", "refused", "unknown_job"})
 
 
@@ -42,6 +47,10 @@ class Attempting:
         """Who refused made an epoch without the log: it is written down once most have said so."""
         self._listening_since_s = time.monotonic()
         self._lost_count = channel.lost_count
+        self._seen = (0, "")
+        """(ranks that arrived, ranks that were lost)."""
+        self._moved_s = self._listening_since_s
+        """When the ranks were last seen to get on."""
 
     async def run(self) -> None:
         """Claim, act, observe, write."""
@@ -49,7 +58,7 @@ class Attempting:
         claim = await self._notary.claim(self._due)
         if not claim:
             return
-        self._listening_since_s = time.monotonic()
+        self._listening_since_s = self._moved_s = time.monotonic()
         while self._claims.seq < claim:
             await self._pause()
         if why := self._claims.forbids(self._decision):
@@ -95,11 +104,35 @@ class Attempting:
                 await self._withdraw(what, claim)
                 return None
             progress = progress_of(plan, home, states)
+            self._note(progress)
             waited_s = time.monotonic() - began
             outcome = self._outcome(plan, home, progress, waited_s)
             if outcome is not None:
                 return outcome
+            if plan.kind == "membership" and progress.starting_count:
+                claim = await self._extended(claim)
             await self._pause()
+
+    def _note(self, progress: Progress) -> None:
+        """Ranks that arrive or start get on; until that takes too long in all."""
+        begun_ns, _ = self._claims.claimed(self._decision)
+        if self._claims.log_time_ns - begun_ns > STARTING_NS_MAX:
+            return
+        seen = (progress.arrived_count, progress.lost)
+        if progress.starting_count or seen != self._seen:
+            self._moved_s = time.monotonic()
+        self._seen = seen
+
+    async def _extended(self, claim: int) -> int:
+        """The claim, a longer one where half of its time is over."""
+        begun_ns, deadline_ns = self._claims.claimed(self._decision)
+        now_ns = self._claims.log_time_ns
+        if deadline_ns - now_ns > CLAIM_NS // 2 or now_ns - begun_ns > STARTING_NS_MAX:
+            return claim
+        longer = await self._notary.extend(self._due, claim)
+        while self._claims.seq < longer:
+            await self._pause()
+        return longer or claim
 
     def _outcome(
         self, plan: Plan, home: dict[int, str], progress: Progress, waited_s: float
@@ -122,7 +155,7 @@ class Attempting:
             if plan.kind == "hold":
                 return self._completed(plan, progress, silent, waited_s)
             return self._unknown(f"Rank {silent} is on a node that does not answer.", silent)
-        if waited_s > CLAIM_NS / 1e9:
+        if time.monotonic() - self._moved_s > CLAIM_NS / 1e9:
             if silent:
                 return self._unknown("Not every node answered in time.", silent)
             return self._failed("Not every rank arrived in time.", progress.lost)

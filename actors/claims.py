@@ -62,6 +62,8 @@ class Known(msgspec.Struct, kw_only=True):
     lapsed: bool = False
     """The healer withdrew it: nobody had claimed or approved it in time."""
     claim_seq: int = 0
+    begun_ns: int = 0
+    """Log time of its first claim."""
     attempt: int = 0
     claimed_by: str = ""
     claim_deadline_ns: int = 0
@@ -133,6 +135,11 @@ class Claims:
         """Whether this claim is the newest on a decision that has no outcome yet."""
         known = self._decisions.get(decision.job, {}).get(decision.decision)
         return known is not None and not known.ended and known.claim_seq == claim_seq
+
+    def claimed(self, decision: Effective) -> tuple[int, int]:
+        """(log time of the first claim, log time up to which the newest holds) of a decision."""
+        known = self._decisions.get(decision.job, {}).get(decision.decision)
+        return (known.begun_ns, known.claim_deadline_ns) if known is not None else (0, 0)
 
     def forbids(self, decision: Effective) -> str:
         """Why nothing may be begun for a decision, or nothing."""
@@ -227,6 +234,7 @@ class Claims:
             return
         if isinstance(attempt, AttemptStarted):
             known.claim_seq, known.claimed_by = seq, attempt.actor
+            known.begun_ns = known.begun_ns or attempt.at_ns
             known.attempt, known.claim_deadline_ns = attempt.attempt, attempt.deadline_ns
             return
         known.ended = True

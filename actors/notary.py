@@ -9,6 +9,8 @@ import asyncio
 import time
 from typing import Final
 
+import msgspec
+
 from nemesis.actors.claims import Claims, Due
 from nemesis.schemas.done import Attempt, AttemptStarted, MembershipReported
 from nemesis.schemas.facts import decode_conclusion, encode_conclusion
@@ -17,8 +19,7 @@ from nemesis.streams.errors import LogFullError, LogUnavailableError, PositionMo
 from nemesis.streams.log import Log
 
 CLAIM_NS: Final = 30_000_000_000
-"""Log time after which another copy may take an attempt over: a rank that starts anew has to
-import its libraries first, 3 to 10 s on a busy node."""
+"""Log time after which another copy may take an attempt over, unless the claim was made longer."""
 RETRY_S: Final = 0.2
 
 
@@ -32,6 +33,14 @@ class Notary:
 
     async def claim(self, due: Due) -> int:
         """Sequence of our claim, or 0 where another copy was first."""
+        return await self._claim(due, f"claim/{due.attempt}")
+
+    async def extend(self, due: Due, claim_seq: int) -> int:
+        """Sequence of a longer claim in the place of ours, or 0 where another copy took it over."""
+        longer = msgspec.structs.replace(due, expected_seq=claim_seq)
+        return await self._claim(longer, f"claim/{due.attempt}/{claim_seq}")
+
+    async def _claim(self, due: Due, what: str) -> int:
         decision, now_ns = due.decision, self._claims.log_time_ns
         started = AttemptStarted(
             at_ns=now_ns,
@@ -43,9 +52,7 @@ class Notary:
             deadline_ns=now_ns + CLAIM_NS,
             attempt=due.attempt,
         )
-        return await self._once(
-            started, decision.decision, f"claim/{due.attempt}", due.expected_seq
-        )
+        return await self._once(started, decision.decision, what, due.expected_seq)
 
     async def end(self, outcome: Attempt) -> int:
         """Sequence of the outcome, or 0 where one of its kind was written before."""

@@ -23,6 +23,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Literal["done", "failed", "open"]
     lost: str = ""
     step: int = 0
+    arrived_count: int = 0
+    starting_count: int = 0
+    """Ranks whose process is on its way: it imports, loads its state, connects."""
 
 
 def plan_of(decision: Effective, standing: Standing, boot_ids: Mapping[str, str]) -> Plan:
@@ -83,7 +86,7 @@ def progress_of(
     plan: Plan, home: Mapping[int, str], states: Mapping[tuple[str, int], RankState]
 ) -> Progress:
     """What became of a plan, from the newest state of each (node, rank)."""
-    missing = 0
+    missing = starting = 0
     lost: list[int] = []
     steps: list[int] = []
     fenced = frozenset(parse_ranks(plan.fenced))
@@ -97,12 +100,15 @@ def progress_of(
             steps.append(state.step)
         else:
             missing += 1
-    step = max(steps, default=0)
-    if plan.kind == "membership" and lost:
-        return Progress(outcome="failed", lost=format_ranks(lost), step=step)
-    if missing:
-        return Progress(outcome="open", lost=format_ranks(lost), step=step)
-    return Progress(outcome="done", lost=format_ranks(lost), step=step)
+            starting += state.stage == "starting"
+    failed = plan.kind == "membership" and bool(lost)
+    return Progress(
+        outcome="failed" if failed else "open" if missing else "done",
+        lost=format_ranks(lost),
+        step=max(steps, default=0),
+        arrived_count=len(steps),
+        starting_count=starting,
+    )
 
 
 def unheard(plan: Plan, home: Mapping[int, str], answered: Collection[str]) -> str:

@@ -43,6 +43,8 @@ class FakeAgent:
         self.told = asyncio.Event()
         self.obeys = True
         """False: a started or regrouped rank dies at once."""
+        self.is_slow = False
+        """True: a regrouped or started rank is on its way until `arrive`."""
         self._log: Log | None = None
         self._reports_count = 0
 
@@ -101,6 +103,14 @@ class FakeAgent:
     def die(self, rank: int) -> None:
         self.stages[rank] = ("fenced", self.stages[rank][1])
 
+    async def arrive(self) -> None:
+        """Every rank that was on its way is there."""
+        self.stages = {
+            rank: ("running" if stage == "starting" else stage, epoch)
+            for rank, (stage, epoch) in self.stages.items()
+        }
+        await self.report()
+
     async def _on_plan(self, message: Msg) -> None:
         plan = decode_message(Plan, message.data)
         self.heard.append(plan)
@@ -140,5 +150,7 @@ class FakeAgent:
     def _do(self, plan: Plan, rank: int, stage: RankStage) -> None:
         if stage == "running" and not self.obeys:
             stage = "failed"
+        if stage == "running" and self.is_slow:
+            stage = "starting"
         self.stages[rank] = (stage, plan.epoch)
         self.effects.append((plan.kind, plan.epoch, rank))

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from nemesis.actors import attempt, notary
 from nemesis.actors.claims import Due
 from nemesis.actors.job import JobActor
 from nemesis.actors.notary import Notary
@@ -168,6 +169,15 @@ class Site:
                         return seq, data
                 await asyncio.sleep(0.05)
 
+    async def until_after(self, seq: int, struct: type[Any]) -> Any:
+        """The first fact of this kind behind a sequence, once there is one."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                for each in await self.done():
+                    if each[0] > seq and isinstance(each[1], struct):
+                        return each
+                await asyncio.sleep(0.05)
+
     def effects(self) -> list[tuple[str, int, int]]:
         return sorted(effect for agent in self.agents.values() for effect in agent.effects)
 
@@ -316,6 +326,51 @@ def test_a_rank_that_dies_in_the_new_epoch_fails_the_attempt(tmp_path: Path) -> 
         await cell.shrink(submitted)
         _, failed = await cell.until(AttemptFailed, decision="llama/2")
         assert (failed.lost, failed.withdrawn) == ("0-1", False)
+
+    run(tmp_path, body)
+
+
+def test_a_claim_grows_while_ranks_are_on_their_way_and_no_other_copy_takes_it_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (attempt, notary):
+        monkeypatch.setattr(module, "CLAIM_NS", 2 * SECOND_NS)
+
+    async def body(cell: Site) -> None:
+        submitted = await cell.submit()
+        cell.agents["n0"].is_slow = True
+        for name in ("a", "b"):
+            await cell.start_actor(name)
+        await cell.shrink(submitted)
+        claim, first = await cell.until(AttemptStarted, decision="llama/2")
+        for _ in range(4):
+            await cell.tick()
+            claim, started = await cell.until_after(claim, AttemptStarted)
+            assert (started.attempt, started.actor) == (1, first.actor)
+            assert started.deadline_ns == started.at_ns + 2 * SECOND_NS
+        await cell.agents["n0"].arrive()
+        await cell.until(AttemptCompleted, decision="llama/2")
+        assert cell.effects() == SHRUNK
+
+    run(tmp_path, body)
+
+
+def test_ranks_of_which_nothing_is_seen_end_the_attempt_when_its_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (attempt, notary):
+        monkeypatch.setattr(module, "CLAIM_NS", 2 * SECOND_NS)
+    monkeypatch.setattr(attempt, "STARTING_NS_MAX", 3 * SECOND_NS)
+
+    async def body(cell: Site) -> None:
+        submitted = await cell.submit()
+        cell.agents["n0"].is_slow = True
+        await cell.start_actor()
+        await cell.shrink(submitted)
+        await cell.until(AttemptStarted, decision="llama/2")
+        await cell.tick(4)
+        _, failed = await cell.until(AttemptFailed, decision="llama/2")
+        assert failed.reason == "Not every rank arrived in time."
 
     run(tmp_path, body)
 

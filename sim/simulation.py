@@ -75,7 +75,7 @@ class Simulation:
         start_ns: int,
     ) -> None:
         self.cluster: Final = cluster
-        network = Network()
+        self.network: Final = Network(cluster.nvlink_of)
         self.jobs: Final = {
             model.name: Job(
                 model,
@@ -83,7 +83,7 @@ class Simulation:
                 cluster.ranks_per_node,
                 seed,
                 start_ns=start_ns,
-                network=network,
+                network=self.network,
             )
             for model in cluster.jobs
         }
@@ -105,8 +105,10 @@ class Simulation:
         self.lost_nodes: Final[set[str]] = set()
         self.lost_switches: Final[set[str]] = set()
         self._boots: Final[dict[str, int]] = {}
+        self.kernel_lines: Final[dict[str, list[tuple[int, str]]]] = {}
+        """What kernels printed, by node: when, and the text; nothing where nobody can read it."""
         self.faults_injected_count = 0
-        self._start_ns: Final = start_ns
+        self.start_ns: Final = start_ns
         self._now_ns = start_ns
         self.folder: Final = folder
         self._around: Final = Surroundings(
@@ -128,7 +130,7 @@ class Simulation:
     def afflict(self, defects: Sequence[Symptom]) -> None:
         """Let evidence be lost, late or missing from these times on; no fault of the cluster."""
         for number, each in enumerate(defects):
-            entry = (self._start_ns + each.after_ns, -1 - number, each)
+            entry = (self.start_ns + each.after_ns, -1 - number, each)
             insort(self._symptoms, entry, key=lambda entry: entry[:2])
 
     def inject(self, fault: Fault) -> None:
@@ -136,7 +138,7 @@ class Simulation:
         self.faults.append(fault)
         insort(self._onsets, fault, key=lambda each: each.began_ns)
         for symptom in fault.symptoms:
-            at_ns = self._start_ns + fault.began_ns + symptom.after_ns
+            at_ns = self.start_ns + fault.began_ns + symptom.after_ns
             entry = (at_ns, len(self.faults), symptom)
             insort(self._symptoms, entry, key=lambda each: each[:2])
 
@@ -150,11 +152,11 @@ class Simulation:
         self.world.advance(elapsed_ns)
         self.fabric.advance(elapsed_ns)
         truths: list[FaultInjected | MembershipFormed] = []
-        while self._onsets and self._start_ns + self._onsets[0].began_ns <= now_ns:
+        while self._onsets and self.start_ns + self._onsets[0].began_ns <= now_ns:
             self.faults_injected_count += 1
             fault = self._onsets.pop(0)
             job = self.cluster.job_on(fault.node) if fault.node else None
-            truths.append(injected(fault, self._start_ns, job.name if job else ""))
+            truths.append(injected(fault, self.start_ns, job.name if job else ""))
         while self._symptoms and self._symptoms[0][0] <= now_ns:
             at_ns, _, symptom = self._symptoms.pop(0)
             self._advance_jobs(at_ns)
@@ -229,7 +231,7 @@ class Simulation:
             return
         self._around.concerned.add(node)
         if isinstance(effect, KernelLine):
-            self.agents[node].witness.kernel_line(effect.text, effect.priority, at_ns)
+            self._kernel_line(node, effect.text, effect.priority, at_ns)
         elif isinstance(effect, RankEffect):
             self._strike_rank(effect, node, at_ns)
         elif isinstance(effect, GpuEffect | HostEffect):
@@ -240,6 +242,15 @@ class Simulation:
             self._strike_node(effect, node, at_ns)
         else:
             self._evidence[node].suffer(effect, at_ns)
+
+    def _kernel_line(self, node: str, text: str, priority: int, at_ns: int) -> None:
+        if self._evidence[node].has_kernel_log:
+            self.kernel_lines.setdefault(node, []).append((at_ns, text))
+        self.agents[node].witness.kernel_line(text, priority, at_ns)
+
+    def writes_dump(self, node: str, rank: int) -> bool:
+        """Whether anybody gets to see the flight recorder of a rank on a node."""
+        return node not in self.lost_nodes and self._evidence[node].dumps(rank)
 
     def _strike_node(self, effect: NodeEffect, node: str, at_ns: int) -> None:
         match effect:
@@ -305,7 +316,7 @@ class Simulation:
         if not alive or at_ns - since_ns < max(step_ns, effect.patience_ns - step_ns):
             return
         for line in effect.lines:
-            self.agents[node].witness.kernel_line(line, ERR, at_ns)
+            self._kernel_line(node, line, ERR, at_ns)
         job.kill(effect.rank, effect.returncode)
 
     def _strike_network(self, effect: NetworkEffect, node: str, at_ns: int) -> None:

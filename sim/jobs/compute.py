@@ -12,6 +12,7 @@ import numpy as np
 from nemesis.sim.jobs.layout import Ranks
 
 SPREAD_PER_MILLE: Final = 30  # compute times of healthy ranks differ by a few per cent
+UNEVEN_PER_MILLE: Final = (700, 1_300)  # of what a host takes: more of one rank than of another
 STEPS_CACHED: Final = 4
 PlacesOf = Callable[[str], Iterable[tuple[int, int]]]
 """The ranks on a node: their numbers and GPU indices."""
@@ -27,7 +28,7 @@ class ComputeTimes:
         self._slow: Final[dict[tuple[str, int], int]] = {}
         """Per mille of a place: GPU `index` of a node, or -1 for all of it, unevenly."""
         self._delays: Final[dict[int, tuple[int, str]]] = {}
-        self._spread: Final = lru_cache(STEPS_CACHED)(self._drawn)
+        self._draw: Final = lru_cache(STEPS_CACHED)(self._draw_step)
 
     def slow(self, node: str, index: int, per_mille: int) -> None:
         """Compute at a place takes this much longer, by index or, -1, on all of the node."""
@@ -53,12 +54,10 @@ class ComputeTimes:
 
     def _per_mille(self, steps: Ranks, on_node: PlacesOf) -> Ranks:
         """Of all ranks, each by its own step."""
-        distinct = np.unique(steps).tolist()
-        spread, uneven = (part.copy() for part in self._spread(distinct[0]))
-        for step in distinct[1:]:
-            there = steps == step
-            other_spread, other_uneven = self._spread(step)
-            spread[there], uneven[there] = other_spread[there], other_uneven[there]
+        spread = self._drawn("spread", steps, (0, SPREAD_PER_MILLE))
+        if not any(self._slow.values()):
+            return spread
+        uneven = self._drawn("uneven", steps, UNEVEN_PER_MILLE)
         for (node, index), slow in self._slow.items():
             for rank, at in on_node(node):
                 if index == -1:
@@ -67,7 +66,17 @@ class ComputeTimes:
                     spread[rank] += slow
         return spread
 
-    def _drawn(self, step: int) -> tuple[Ranks, Ranks]:
-        random = np.random.Generator(np.random.Philox(key=np.array([self._key, step], "u8")))
-        spread = random.integers(0, SPREAD_PER_MILLE, self._world)
-        return spread, random.integers(700, 1_300, self._world)
+    def _drawn(self, what: str, steps: Ranks, bounds: tuple[int, int]) -> Ranks:
+        """A draw for every rank, by its step and by what is drawn."""
+        first = int(steps[0])
+        drawn = self._draw(what, first, bounds).copy()
+        if not (steps == first).all():
+            for step in np.unique(steps).tolist():
+                there = steps == step
+                drawn[there] = self._draw(what, step, bounds)[there]
+        return drawn
+
+    def _draw_step(self, what: str, step: int, bounds: tuple[int, int]) -> Ranks:
+        key = np.array([self._key, step << 8 | (what == "uneven")], "u8")
+        random = np.random.Generator(np.random.Philox(key=key))
+        return random.integers(*bounds, self._world)

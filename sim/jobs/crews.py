@@ -59,8 +59,9 @@ class Crews:
         """The crews of those who run or are held."""
         if self._working is None:
             stage = self._table.stage
-            alive = (stage == RUNNING) | (stage == HELD)
-            numbers = np.unique(self._table.crew[alive]).tolist()
+            crews = self._table.crew[(stage == RUNNING) | (stage == HELD)]
+            alike = crews.size > 0 and (crews == crews[0]).all()
+            numbers = [int(crews[0])] if alike else np.unique(crews).tolist()
             self._working = [self._crew(number) for number in numbers]
         return self._working
 

@@ -166,6 +166,10 @@ class Job:
         self.table.ready_ns[number] = NEVER_NS
         self._moved()
 
+    def blind(self, number: int) -> None:
+        """The rank's CUDA context is in error: what its GPU completes is not seen any more."""
+        self.table.blind_ns[number] = min(self._now_ns, self.table.blind_ns[number])
+
     def stray(self, number: int, differs_in: str) -> None:
         """The rank calls another collective than the others, and does so again after a rejoin."""
         self.table.strays[number] = differs_in
@@ -331,7 +335,7 @@ class Job:
         table = self.table
         table.crew[number] = table.crew_of(epoch, frozenset(members))
         table.completed_count[number] = 0
-        table.stopped_ns[number] = table.halted_ns[number] = NEVER_NS
+        table.stopped_ns[number] = table.halted_ns[number] = table.blind_ns[number] = NEVER_NS
         if table.strays.get(number) == "absent":
             table.halted_ns[number] = 0
 

@@ -3,10 +3,10 @@
 Cut things belong to places, not to ranks: who moves away leaves them behind. A NIC or its link
 takes out all that runs over it to other nodes, a broken NVLink domain all that runs inside its
 node; places in separate parts of the fabric, and pairs of nodes between which traffic is lost,
-reach each other no more, but everybody else.
+reach each other no more, but everybody else. Inside an NVLink domain no NIC is used.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -21,7 +21,9 @@ Use = tuple[Kind, Pattern]
 class Network:
     """All that is cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, domain_of: Callable[[str], str] = str) -> None:
+        """`domain_of`: the NVLink domain of a node's GPUs, by default the node itself."""
+        self._domain_of: Final = domain_of
         self._nics: Final[set[Place]] = set()
         self._domains: Final[set[str]] = set()
         self._pairs: Final[set[frozenset[str]]] = set()
@@ -51,13 +53,13 @@ class Network:
             return 0
         return max((self._congested.get(place, 0) for place in places), default=0)
 
-    def cut_domain(self, node: str) -> None:
-        """The GPUs of a node do not reach each other: its NVSwitches are out."""
-        self._domains.add(node)
+    def cut_domain(self, domain: str) -> None:
+        """The GPUs of an NVLink domain do not reach each other: its NVSwitches are out."""
+        self._domains.add(domain)
 
-    def mend_domain(self, node: str) -> None:
+    def mend_domain(self, domain: str) -> None:
         """They do again."""
-        self._domains.discard(node)
+        self._domains.discard(domain)
 
     def cut_pair(self, one: str, two: str) -> None:
         """Traffic between two nodes is lost, for example by a wrong route."""
@@ -86,11 +88,16 @@ class Network:
     def _touched(self, places: Sequence[Place | None]) -> list[int]:
         if self.is_whole:
             return []
-        nodes = {node for node, _ in self._nics} | self._domains | set().union(*self._pairs)
+        nodes = {node for node, _ in self._nics}.union(*self._pairs)
         return [
             rank
             for rank, place in enumerate(places)
-            if place is not None and (place[0] in nodes or place in self._part_of)
+            if place is not None
+            and (
+                place[0] in nodes
+                or place in self._part_of
+                or (self._domains and self._domain_of(place[0]) in self._domains)
+            )
         ]
 
     def _crossed(
@@ -111,20 +118,20 @@ class Network:
         return flags
 
     def _row_crossed(self, pattern: Pattern, places: list[Place]) -> bool:
-        nodes = [node for node, _ in places]
-        inside = any(nodes.count(node) > 1 for node in self._domains.intersection(nodes))
-        if inside:
+        domains = [self._domain_of(node) for node, _ in places]
+        if any(domains.count(domain) > 1 for domain in self._domains.intersection(domains)):
             return True
-        spans = len(set(nodes)) > 1
         # also where a channel less would do: NCCL has built its channels at the start
-        if spans and not self._nics.isdisjoint(places):
+        if len(set(domains)) > 1 and not self._nics.isdisjoint(places):
             return True
-        return any(not self.reaches(one, two) for one, two in edges(pattern, places))
+        apart = edges(pattern, places, domains)
+        return any(not self.reaches(one, two) for one, two in apart)
 
     def reaches(self, one: Place, two: Place) -> bool:
         """Whether data gets from one place to the other."""
-        if one[0] == two[0]:
-            return one[0] not in self._domains or one[1] == two[1]
+        domain = self._domain_of(one[0])
+        if domain == self._domain_of(two[0]):
+            return domain not in self._domains or one == two
         return (
             one not in self._nics
             and two not in self._nics

@@ -64,6 +64,8 @@ class RankTable:
         """When its GPU stopped, or its process ended."""
         self.halted_ns: Final[Ranks] = np.full(world, NEVER_NS, np.int64)
         """When its host enqueued the last time."""
+        self.blind_ns: Final[Ranks] = np.full(world, NEVER_NS, np.int64)
+        """From when on its watchdog sees nothing complete: its CUDA context is in error."""
         self.strays_ns: Final[Ranks] = np.full(world, NEVER_NS, np.int64)
         self.strays: Final[dict[int, str]] = {}
         """In what its next collective differs from that of the others: operation, size, dtype or

@@ -37,6 +37,9 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True):
     is_timed: bool = True
     """TORCH_NCCL_ENABLE_TIMING: without it nothing is ever seen to have started."""
     past_steps_max: int = DIGEST_STEPS
+    timeout_ms: int = TIMEOUT_MS
+    only_active: bool = False
+    """TORCH_INCLUDE_ONLY_ACTIVE: without what has completed."""
 
     def dump(self, job: Job, rank: int, now_ns: int) -> dict[str, Any]:
         """What a rank's recorder holds: its last operations, and those that it waits for."""
@@ -47,8 +50,11 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True):
             "pg_config": ring.groups(),
             library: LIBRARY_VERSION,
             "pg_status": ring.status(),
-            "entries": ring.entries[-self.capacity :],
+            "entries": [each for each in ring.entries[-self.capacity :] if self._takes(each)],
         }
+
+    def _takes(self, entry: dict[str, Any]) -> bool:
+        return not (self.only_active and entry["state"] == "completed")
 
 
 def recorded(origin: Origin, job: Job, rank: int, now_ns: int) -> CollectiveRecorded:
@@ -82,6 +88,7 @@ class _Ring:
         self._job = job
         self._rank = rank
         self._now_ns = now_ns
+        self._seen_ns = min(now_ns, int(job.table.blind_ns[rank]))
         self._stage = int(job.layout.stages[rank])
         self._program = job.programs.programs[self._stage]
         used = {each.kind for each in self._program}
@@ -89,7 +96,9 @@ class _Ring:
         steps_count = job.ranks[rank].completed_count
         operations_count = sum(len(each.messages) or 1 for each in self._program)
         past = [each for each in job.recent if job.took_part(rank, each)]
-        past = past[-min(settings.past_steps_max, -(-settings.capacity // operations_count)) :]
+        fitting = -(-settings.capacity // operations_count)
+        kept = min(len(past), settings.past_steps_max, fitting)
+        past = past[len(past) - kept :]
         first = steps_count - len(past)
         self._records_count = first * operations_count
         self._last: dict[Kind, list[int]] = {kind: self._counts(kind, first) for kind in used}
@@ -149,7 +158,7 @@ class _Ring:
             times = _Times(
                 stood_ns,
                 came_ns if came_ns <= self._now_ns and self._settings.is_timed else None,
-                left_ns if left_ns <= self._now_ns else None,
+                left_ns if left_ns <= self._seen_ns else None,
             )
             strays = ""
             if standing.strays[self._rank] and came_ns < NEVER_NS and left_ns == NEVER_NS:
@@ -197,7 +206,7 @@ class _Ring:
                 "time_discovered_started_ns": times.started_ns,
                 "time_discovered_completed_ns": times.completed_ns,
                 "retired": times.completed_ns is not None,
-                "timeout_ms": TIMEOUT_MS,
+                "timeout_ms": self._settings.timeout_ms,
                 "is_p2p": is_p2p,
             }
         )

@@ -1,10 +1,10 @@
 """Which pairs of places a collective runs between: NCCL's rings and trees, drawn from rank order.
 
-Pure. Nodes follow each other in the order of their lowest group ranks; inside a node everybody is
-reached over NVLink. There are as many channels as a node has members with a NIC of their own, and a
-channel enters and leaves a node by one NIC (NVIDIA/nccl, src/graph/connect.cc; NCCL_CROSS_NIC 0).
-Large collectives run on rings, all-reduces of a few bytes on a double binary tree
-(src/graph/trees.cc), an all-to-all between all pairs.
+Pure. Nodes follow each other in the order of their lowest group ranks; inside an NVLink domain (a
+node, or a rack of NVL72) everybody is reached over NVLink. There are as many channels as it has
+members with a NIC of their own, and a channel enters and leaves it by one NIC (NVIDIA/nccl,
+src/graph/connect.cc; NCCL_CROSS_NIC 0). Large collectives run on rings, all-reduces of a few bytes
+on a double binary tree (src/graph/trees.cc), an all-to-all between all pairs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,21 +31,27 @@ def pattern_of(operation: str, elements_count: int) -> Pattern:
             return "ring"
 
 
-def edges(pattern: Pattern, places: Sequence[Place]) -> Iterator[tuple[Place, Place]]:
-    """The pairs of places on different nodes between which data moves, for members in order."""
+def edges(
+    pattern: Pattern, places: Sequence[Place], domains: Sequence[str]
+) -> Iterator[tuple[Place, Place]]:
+    """The pairs of places between which data leaves its NVLink domain, for members in order.
+
+    `domains`: the NVLink domain of each place.
+    """
     if pattern == "pairs":
-        yield from ((one, two) for one, two in combinations(places, 2) if one[0] != two[0])
+        far = combinations(zip(places, domains, strict=True), 2)
+        yield from ((one, two) for (one, here), (two, there) in far if here != there)
         return
-    locals_: dict[str, list[Place]] = {}
-    for place in places:
-        locals_.setdefault(place[0], []).append(place)
-    nodes = list(locals_.values())
-    if len(nodes) < 2:
+    members: dict[str, list[Place]] = {}
+    for place, domain in zip(places, domains, strict=True):
+        members.setdefault(domain, []).append(place)
+    units = list(members.values())
+    if len(units) < 2:
         return
-    order = list(ring_edges(len(nodes)) if pattern == "ring" else tree_edges(len(nodes)))
-    for channel in range(min(map(len, nodes))):
+    order = list(ring_edges(len(units)) if pattern == "ring" else tree_edges(len(units)))
+    for channel in range(min(map(len, units))):
         for one, two in order:
-            yield nodes[one][channel], nodes[two][channel]
+            yield units[one][channel], units[two][channel]
 
 
 def ring_edges(count: int) -> Iterator[tuple[int, int]]:

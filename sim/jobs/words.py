@@ -2,9 +2,9 @@
 
 Every process group has a watchdog that looks at its unfinished work. The clock of a piece of work
 runs from when it was enqueued; who times out first tells all others to write their flight
-recorders, and takes its process down (pytorch/pytorch, torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:
-WorkNCCL::checkTimeout, Watchdog::runLoop, HeartbeatMonitor::runLoop, WorkNCCL::handleException;
-file and line numbers as in release 2.9).
+recorders, and takes its process down (pytorch/pytorch, ProcessGroupNCCL.cpp in
+torch/csrc/distributed/c10d: WorkNCCL::checkTimeout, Watchdog::runLoop, HeartbeatMonitor::runLoop,
+WorkNCCL::handleException; file and line numbers as in release 2.9).
 """
 
 from datetime import UTC, datetime

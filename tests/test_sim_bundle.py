@@ -1,0 +1,138 @@
+"""Promises of the folder that a simulated incident leaves: people's tools read it, and say so."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nemesis.producers.readers.bundle import read_bundle
+from nemesis.sim.bundle import write_bundle
+from nemesis.sim.jobs.job import Job
+from nemesis.sim.jobs.recorder import Version
+from nemesis.sim.operator import submissions
+from nemesis.sim.simulation import Simulation
+from nemesis.sim.topology.cluster_file import load_cluster
+from tests.simulated_jobs import MS, SECOND
+
+START = 1_800_000_000 * SECOND
+ANALYZER = os.environ.get("TORCHFRTRACE") or shutil.which("torchfrtrace")
+needs_analyzer = pytest.mark.skipif(
+    ANALYZER is None, reason="torchfrtrace is not here: install torch, or name it in TORCHFRTRACE"
+)
+
+
+def incident(
+    folder: Path,
+    fault: Callable[[Job], object],
+    *,
+    after_s: int = 700,
+    version: Version = "2.9",
+    only_active: bool = False,
+    **layout: Any,
+) -> Path:
+    """Two nodes whose job meets a fault in its eighth step, and what there is a while later."""
+    cluster = load_cluster()
+    model = replace(cluster.job, nodes=2, world_min=8, **layout)
+    cluster = replace(cluster, jobs=(model,))
+    simulation = Simulation(
+        cluster, submissions(cluster, START), (), seed=7, folder=folder / "agents", start_ns=START
+    )
+    simulation.advance(START + 7_300 * MS, lambda node: True)
+    fault(simulation.job)
+    now_ns = START + after_s * SECOND
+    simulation.advance(now_ns, lambda node: True)
+    write_bundle(
+        simulation, folder / "bundle", now_ns=now_ns, version=version, only_active=only_active
+    )
+    return folder / "bundle"
+
+
+def analyzed(bundle: Path) -> str:
+    assert ANALYZER is not None
+    command = [ANALYZER, str(bundle / "dumps"), "-p", "nccl_trace_rank_"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
+
+
+def test_every_rank_that_lives_leaves_its_dump_and_its_words(tmp_path: Path) -> None:
+    bundle = incident(tmp_path, lambda job: job.kill(5, -9))
+    dumps = {path.name for path in (bundle / "dumps").iterdir()}
+    assert dumps == {f"nccl_trace_rank_{rank}" for rank in range(16) if rank != 5}
+    words = {path.name for path in bundle.rglob("*.stderr")}
+    assert words == {f"rank_{rank}.stderr" for rank in range(16) if rank != 5}
+
+
+def test_nemesis_reads_its_own_bundle_without_a_complaint(tmp_path: Path) -> None:
+    bundle = incident(tmp_path, lambda job: job.stick(5), version="2.10", tp=2, pp=2)
+    read = read_bundle([bundle / "dumps"])
+    assert len(read.dumps) == 16
+    assert read.unread == []
+    assert {each.dump.version for each in read.dumps} == {"2.10"}
+
+
+def test_a_watchdog_that_fires_says_what_torch_says(tmp_path: Path) -> None:
+    bundle = incident(tmp_path, lambda job: job.stick(5))
+    text = (bundle / "n001" / "rank_3.stderr").read_text()
+    caught = re.search(
+        r"^\[rank3\]:\[E\d{3,4} [\d:.]+ ProcessGroupNCCL.cpp:\d+\] \[Rank 3\] Watchdog caught "
+        r"collective operation timeout: WorkNCCL\(SeqNum=8, OpType=ALLREDUCE, NumelIn=13107200, "
+        r"NumelOut=13107200, Timeout\(ms\)=600000\) ran for (\d+) milliseconds before timing out.$",
+        text,
+        re.MULTILINE,
+    )
+    assert caught is not None
+    assert 600_000 <= int(caught[1]) < 600_200
+    assert "last enqueued work: 8, last completed work: 7" in text
+    assert text.rstrip().endswith("milliseconds before timing out.")
+
+
+def test_the_rank_that_has_nothing_open_only_hears_of_it(tmp_path: Path) -> None:
+    bundle = incident(tmp_path, lambda job: job.stick(5))
+    text = (bundle / "n001" / "rank_5.stderr").read_text()
+    assert "Observed flight recorder dump signal from another rank via TCPStore." in text
+    assert "Watchdog caught" not in text
+
+
+def test_before_the_timeout_nobody_says_anything(tmp_path: Path) -> None:
+    bundle = incident(tmp_path, lambda job: job.stick(5), after_s=500)
+    assert list(bundle.rglob("*.stderr")) == []
+
+
+@needs_analyzer
+@pytest.mark.parametrize("version", ["2.9", "2.10"])
+def test_torchs_own_analyzer_names_the_rank_that_never_came(
+    tmp_path: Path, version: Version
+) -> None:
+    said = analyzed(incident(tmp_path, lambda job: job.stick(5), version=version))
+    assert "Not all ranks joining collective, sequence number: 8" in said
+    assert "missing ranks: {5}" in said
+
+
+@needs_analyzer
+@pytest.mark.parametrize(
+    ("differs_in", "error"),
+    [
+        ("operation", "COLLECTIVE_TYPE_MISMATCH"),
+        ("size", "SIZE_OR_SYNTAX_MISMATCH"),
+        ("dtype", "COLLECTIVE_DTYPE_MISMATCH"),
+    ],
+)
+def test_torchs_own_analyzer_reports_the_mismatch_of_a_desync(
+    tmp_path: Path, differs_in: str, error: str
+) -> None:
+    said = analyzed(incident(tmp_path, lambda job: job.stray(5, differs_in)))
+    assert f"Culprit rank 5; Error type: {error}" in said
+
+
+@needs_analyzer
+def test_torchs_own_analyzer_misses_a_halted_host_in_the_groups_of_a_model(tmp_path: Path) -> None:
+    bundle = incident(tmp_path, lambda job: job.halt(5), only_active=True, tp=2, ep=4)
+    said = analyzed(bundle)
+    assert "Not all ranks joining collective" in said
+    assert "missing ranks: {5}" in said

@@ -83,7 +83,9 @@ async def run(
     simulation = Simulation(
         cluster,
         submissions(cluster, clock.start_ns),
-        plan_faults(cluster, options.scenario.faults, options.seed),
+        plan_faults(
+            cluster, options.scenario.faults, options.seed, lasts_s=options.scenario.duration_s
+        ),
         seed=options.seed,
         folder=options.folder / cluster.job.name,
         start_ns=clock.start_ns,
@@ -171,7 +173,9 @@ def _next_faults(simulation: Simulation, options: Attached, turn: int) -> list[F
     """The scenario's faults on targets that still work; none where no draw finds such."""
     for draw in range(DRAWS_MAX):
         seed = options.seed + turn * DRAWS_MAX + draw
-        faults = plan_faults(simulation.cluster, options.scenario.faults, seed)
+        faults = plan_faults(
+            simulation.cluster, options.scenario.faults, seed, lasts_s=options.every_s
+        )
         if all(_works(simulation, fault) for fault in faults):
             return faults
     return []

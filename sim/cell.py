@@ -149,7 +149,10 @@ async def _set_up(options: Options, server: Server) -> None:
 
 def _faults(options: Options) -> list[Fault]:
     """What will break; weighed before anything runs."""
-    faults = plan_faults(options.cluster, options.scenario.faults, options.seed)
+    scenario = options.scenario
+    faults = plan_faults(
+        options.cluster, scenario.faults, options.seed, lasts_s=scenario.duration_s
+    )
     if options.weigh is None:
         return faults
     with tempfile.TemporaryDirectory(prefix="nemesis-") as folder:

@@ -97,7 +97,7 @@ def run_offline(
     Raises:
         BadScenarioError: a target that the cluster does not have.
     """
-    faults = plan_faults(cluster, scenario.faults, seed)
+    faults = plan_faults(cluster, scenario.faults, seed, lasts_s=scenario.duration_s)
     if weigh is not None:
         faults = weighed(
             cluster,

@@ -281,6 +281,9 @@ class Simulation:
                 job.fence(rank.number)
         self.lost_nodes.discard(node)
         self.world[node].boot()
+        for index, nic in enumerate(self.cluster.nics_of(node)):
+            if nic.switch_port.split("/")[1] not in self.lost_switches:
+                self._turn_link(LinkTurned(index, up=True), node, at_ns)
         self.agents[node] = self._agent(node, at_ns)
 
     def _strike_rank(self, effect: RankEffect, node: str, at_ns: int) -> None:
@@ -348,6 +351,7 @@ class Simulation:
             node, _, name = peer.partition("/")
             if kind == "port":
                 self.fabric.turn(port.port, up=up)
+                self.fabric.turn(port.peer, up=up)
             elif node not in self.lost_nodes:
                 names = [nic.name for nic in self.cluster.nics_of(node)]
                 self._turn_link(LinkTurned(names.index(name), up), node, at_ns)

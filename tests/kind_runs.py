@@ -20,7 +20,7 @@ from nemesis.sim.truth.ledger import FaultInjected
 
 
 def _small_cluster() -> Cluster:
-    """Six nodes of two GPUs on three leaves, four of them in a job with steps of half a second."""
+    """Six nodes of two GPUs on three leaves below two spines; four of them in a job."""
     whole = load_cluster()
     job = replace(
         whole.job, nodes=4, world_min=2, step_ms=400, allreduce_ms=50, checkpoint_steps=10
@@ -29,7 +29,7 @@ def _small_cluster() -> Cluster:
         whole,
         cluster=replace(whole.cluster, nodes=6),
         node=replace(whole.node.with_gpus(2), nvswitches=whole.node.nvswitches),
-        fabric=replace(whole.fabric, nodes_per_leaf=2),
+        fabric=replace(whole.fabric, kind="fat-tree", nodes_per_leaf=2, spines=2),
         jobs=(job,),
     )
 

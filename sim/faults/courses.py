@@ -2,7 +2,7 @@
 
 Pure: planned faults, a cluster and a seed give the faults of a run. How each kind goes is told in
 gpu.py, gpu_memory.py, gpu_slow.py, nvlink.py, network.py, fabric.py, pauses.py, host.py,
-storage.py, program.py, decoys.py and defects.py.
+misset.py, storage.py, program.py, decoys.py and defects.py.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +19,7 @@ from nemesis.sim.faults import (
     gpu_memory,
     gpu_slow,
     host,
+    misset,
     network,
     nvlink,
     pauses,
@@ -60,6 +61,7 @@ _COURSES: Final[Mapping[str, Callable[[Any, Target, Random], Course]]] = {
     "port-down": network.port_down,
     "optic-degraded": network.optic_degraded,
     "switch-down": fabric.switch_down,
+    "spine-down": fabric.spine_down,
     "gid-wrong": fabric.gid_wrong,
     "mtu-wrong": fabric.mtu_wrong,
     "pfc-wrong": fabric.pfc_wrong,
@@ -76,6 +78,8 @@ _COURSES: Final[Mapping[str, Callable[[Any, Target, Random], Course]]] = {
     "loader-killed": storage.loader_killed,
     "loader-stall": storage.loader_stall,
     "checkpoint-stall": storage.checkpoint_stall,
+    "dimm-uncorrectable": storage.dimm_uncorrectable,
+    "host-misset": misset.host_misset,
     "clock-skew": host.clock_skew,
     "rank-exit": program.rank_exit,
     "desync": program.desync,

@@ -16,7 +16,8 @@ from nemesis.sim.faults.network import (
     port_shows,
     stalls,
 )
-from nemesis.sim.faults.planned_network import GidWrong, MtuWrong, PfcWrong, SwitchDown
+from nemesis.sim.faults.planned_network import GidWrong, MtuWrong, PfcWrong, SpineDown, SwitchDown
+from nemesis.sim.faults.scenario import BadScenarioError
 from nemesis.sim.faults.symptoms import (
     NicMute,
     NicRises,
@@ -29,6 +30,8 @@ from nemesis.sim.faults.symptoms import (
 from nemesis.sim.faults.target import MS, Target
 
 SPREAD_MS: Final = 40  # ports of one switch go down within so long
+LEAVES_SHOWN: Final = 8  # of so many ports the ledger says that they must be seen down
+SLOWED: Final = 15  # NICs whose flows lay on the lost spine, besides the first
 
 
 def switch_down(planned: SwitchDown, target: Target, random: Random) -> Course:
@@ -60,6 +63,40 @@ def switch_down(planned: SwitchDown, target: Target, random: Random) -> Course:
     return course
 
 
+def spine_down(planned: SpineDown, target: Target, random: Random) -> Course:
+    """Ports to it go down on every leaf of its pod; what hashes onto the same links is slow."""
+    cluster = target.cluster
+    wiring = cluster.wiring
+    leaf = wiring.index[target.switch]
+    spines = sorted({wiring.switch_of(int(wiring.peer[port])) for port in wiring.uplinks(leaf)})
+    if len(spines) < 2:
+        raise BadScenarioError(
+            "fault.kind: 'spine-down': needs a cluster whose leaves have two spines or more"
+        )
+    name = wiring.switches[random.choice(spines)]
+    course = Course(node=target.node, component=f"switch/{name}")
+    course.because(course.component, "stops")
+    course.at(0, SwitchLost(name))
+    course.shows("fabric", "", shows="silent", by=name)
+    ports = [port.peer for port in cluster.ports_of(name)]
+    course.named({"spine": [course.component], "spine_ports": ports})
+    for port in ports[:LEAVES_SHOWN]:
+        leaf_name = port.split("/")[1]
+        course.shows("fabric", "up", shows="at_most", by=leaf_name, component=port)
+        course.because(port, "has no peer any more")
+    slowed = [target, *target.others(random, SLOWED)]
+    for each in slowed:
+        course.at(0, NicSlowed(each.nic_index, planned.slowdown_per_mille), node=each.node)
+    course.because(f"job/{target.job}", "collectives share the links that are left")
+    course.blames_not([each.nic_name for each in slowed])
+    if planned.lasts_s:
+        course.ends_ns = round(planned.lasts_s * 1e9)
+        course.at(course.ends_ns, SwitchReturned(name))
+        for each in slowed:
+            course.at(course.ends_ns, NicSlowed(each.nic_index, 0), node=each.node)
+    return course
+
+
 def gid_wrong(planned: GidWrong, target: Target, random: Random) -> Course:
     """From the next connect on nothing goes over it; NCCL names the GIDs of both ends."""
     course = _setting(target, "roce_gid_index", str(planned.gid_index))
@@ -74,7 +111,7 @@ def gid_wrong(planned: GidWrong, target: Target, random: Random) -> Course:
         text = (
             "NET/IB: Got completion from peer 10.3.0.17<40123> with status=12 opcode=0 len=0 "
             f"vendor err 129 (Send) localGid fe80::{random.randrange(1 << 16):x} remoteGids"
-            f"::ffff:10.3.0.{other.index + 1} hca {other.nic.name}"
+            f"::ffff:10.3.0.{other.nic_index + 1} hca {other.nic.name}"
         )
         course.prints(
             5_000 * MS, RankPrints(other.rank, "nccl", text), node=other.node,

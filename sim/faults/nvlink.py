@@ -82,7 +82,8 @@ def nvlink5_down(planned: Nvlink5Down, target: Target, random: Random) -> Course
                 f"{random.randrange(LINKS):02d} (0x00000004 {status:#010x} 0x00000000 0x00000000 "
                 "0x00000000 0x00000000)"
             )
-            course.line((4 + at) * MS + number, text, component=peer.gpu_name, decisive=False)
+            at_ns = (4 + at) * MS + number
+            course.line(at_ns, text, node=peer.node, component=peer.gpu_name, decisive=False)
     course.blames_not(loud)
     stops(course, target, after_ns=0)
     dies(course, target, after_ns=350 * MS, returncode=-SIGABRT)
@@ -107,7 +108,7 @@ def nvswitch_fatal(planned: NvswitchFatal, target: Target, random: Random) -> Co
             decisive=False,
         )
     loud: list[str] = []
-    for number, peer in enumerate([target, *_peers(target)]):
+    for number, peer in enumerate([target, *(p for p in _peers(target) if p.node == target.node)]):
         loud.append(peer.gpu_name)
         text = (
             f"NVRM: Xid (PCI:{peer.slot}): 74, pid='<unknown>', name=<unknown>, NVLink: fatal "
@@ -131,9 +132,11 @@ def _course(target: Target, link: int, root: str) -> Course:
 
 
 def _peers(target: Target) -> list[Target]:
-    """The other GPUs of the node."""
-    width = target.cluster.ranks_per_node
-    return [
+    """The other GPUs of the node; where a rack is one NVLink domain, one of each other node too."""
+    cluster, width = target.cluster, target.cluster.ranks_per_node
+    domain = cluster.nodes_of_nvlink(cluster.nvlink_of(target.node))
+    far = [Target(cluster, node, target.index) for node in domain if node != target.node]
+    return far + [
         Target(target.cluster, target.node, index)
         for index in range(width)
         if index != target.index

@@ -38,6 +38,7 @@ FaultPlanned = (
     | planned_network.PortDown
     | planned_network.OpticDegraded
     | planned_network.SwitchDown
+    | planned_network.SpineDown
     | planned_network.GidWrong
     | planned_network.MtuWrong
     | planned_network.PfcWrong
@@ -54,6 +55,8 @@ FaultPlanned = (
     | planned_host.LoaderKilled
     | planned_host.LoaderStall
     | planned_host.CheckpointStall
+    | planned_host.DimmUncorrectable
+    | planned_host.HostMisset
     | planned_host.ClockSkew
     | planned_program.RankExit
     | planned_program.Desync

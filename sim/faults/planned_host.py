@@ -1,6 +1,6 @@
 """Faults of hosts, storage and input pipelines, as a scenario plans them."""
 
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
@@ -141,6 +141,38 @@ class CheckpointStall(Planned, kw_only=True, frozen=True, tag="checkpoint-stall"
 
     server: str = "10.0.40.11"
     lasts_s: Annotated[float, msgspec.Meta(ge=1.0, le=3_600.0)] = 45.0
+
+
+class DimmUncorrectable(Planned, kw_only=True, frozen=True, tag="dimm-uncorrectable"):
+    """A memory module of the host fails: corrected errors, then one that kills a rank."""
+
+    SEAT: ClassVar[str] = "dimm"
+    RIGHT: ClassVar[Answer] = Right(
+        classes=("host.memory",),
+        components=("{dimm}", "{node}"),
+        actions=("drain_node", "swap_node", "shrink", "replace_hardware"),
+        harmless=("{ranks}",),
+    )
+
+    corrected_count: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 40
+
+
+class HostMisset(Planned, kw_only=True, frozen=True, tag="host-misset"):
+    """A node came back from repair set otherwise than its peers, and its ranks do not get going."""
+
+    RIGHT: ClassVar[Answer] = Right(
+        classes=("host.config", "host.service", "software.version"),
+        components=(
+            "{node}",
+            "{misset}",
+            "software/{node_name}/nvidia-driver",
+            "service/{node_name}/nvidia-fabricmanager",
+        ),
+        actions=("fix_config", "restart_service", "swap_node", "shrink"),
+        harmless=("{ranks}",),
+    )
+
+    setting: Literal["nvidia_driver", "fabric_manager", "memlock_kib", "pcie_acs"] = "nvidia_driver"
 
 
 class ClockSkew(Planned, kw_only=True, frozen=True, tag="clock-skew"):

@@ -109,6 +109,21 @@ class SwitchDown(OnNic, kw_only=True, frozen=True, tag="switch-down"):
     """0: until the end."""
 
 
+class SpineDown(OnNic, kw_only=True, frozen=True, tag="spine-down"):
+    """A spine switch stops: flows go around it over fewer links, and no NIC loses its own."""
+
+    SEAT: ClassVar[str] = "spine"
+    RIGHT: ClassVar[Answer] = Right(
+        classes=("network.fabric",),
+        components=("{spine}",),
+        actions=("fix_fabric", "watch", "none"),
+        harmless=("{spine_ports}",),
+    )
+
+    slowdown_per_mille: PerMille = 1_500
+    lasts_s: Seconds = 0.0
+
+
 class GidWrong(OnNic, kw_only=True, frozen=True, tag="gid-wrong"):
     """A NIC is set to a GID of another protocol: no queue pair over it ever connects."""
 

@@ -83,6 +83,8 @@ def load_scenario(path: Path) -> Scenario:
         raise BadScenarioError(f"{path}: {_explained(str(error), document)}") from error
     for said in unknown(scenario.assertions):
         raise BadScenarioError(f"{path}: {said}")
+    if not scenario.duration_s and any(each.per_node_day for each in scenario.faults):
+        raise BadScenarioError(f"{path}: duration_s: missing, and faults come at a rate")
     if not scenario.duration_s and all(each.answer == "nothing" for each in scenario.faults):
         raise BadScenarioError(
             f"{path}: duration_s: missing, and nothing else says when a run of decoys is over"

@@ -12,6 +12,7 @@ from nemesis.sim.faults.course import ERR, Course
 from nemesis.sim.faults.gpu import dies
 from nemesis.sim.faults.planned_host import (
     CheckpointStall,
+    DimmUncorrectable,
     DiskStall,
     LoaderKilled,
     LoaderStall,
@@ -28,6 +29,7 @@ from nemesis.sim.faults.target import MS, Target
 from nemesis.sim.jobs.ranks import pid_of
 
 SIGKILL: Final = 9
+SIGBUS: Final = 7
 RAMP_STEPS: Final = 4
 AVAILABLE_MIB: Final = 1_100_000  # of a training node with 2 TiB, as sim/telemetry reads it
 HUNG_AFTER_NS: Final = 120_000 * MS  # kernel.hung_task_timeout_secs
@@ -96,6 +98,44 @@ def checkpoint_stall(planned: CheckpointStall, target: Target, random: Random) -
     course.because(f"job/{target.job}", "all other ranks wait in their next collective")
     for other in target.others(random, 3):
         course.blames_not([other.rank_name])
+    return course
+
+
+def dimm_uncorrectable(planned: DimmUncorrectable, target: Target, random: Random) -> Course:
+    """EDAC counts, then cannot correct; mm/memory-failure.c kills whoever had the page mapped."""
+    node, slot = target.node, random.randrange(8)
+    label = f"CPU_SrcID#0_Ha#0_Chan#{slot}_DIMM#0"
+    name = f"dimm/{node}/{label}"
+    course = Course(node=node, component=name)
+    course.named({"dimm": [name]})
+    course.because(name, "its cells fail")
+    if planned.corrected_count:
+        course.at(0, HostCounted((("dimm_ce_count", planned.corrected_count),)))
+        course.reads(
+            "host.dimm_ce_count",
+            shows="rises",
+            value=planned.corrected_count,
+            row=0,
+            decisive=False,
+        )
+    at_ns = 3_000 * MS
+    course.onset_ns = at_ns
+    course.at(at_ns, HostCounted((("dimm_ue_count", 1),)))
+    course.reads("host.dimm_ue_count", shows="rises", value=1, row=0, after_ns=at_ns)
+    page = random.randrange(1 << 20, 1 << 28)
+    course.line(
+        at_ns,
+        f"EDAC MC0: 1 UE memory read error on {label} (channel:{slot} slot:0 page:{page:#x} "
+        "offset:0x0 grain:32)",
+    )
+    course.line(
+        at_ns + 5 * MS,
+        f"Memory failure: {page:#x}: recovery action for dirty LRU page: Recovered",
+        decisive=False,
+    )
+    dies(course, target, after_ns=at_ns + 10 * MS, returncode=-SIGBUS)
+    course.stalls = target.rank >= 0
+    course.blames_not([target.gpu_name])
     return course
 
 

@@ -145,14 +145,16 @@ class Target(msgspec.Struct, frozen=True):
         return [Target(self.cluster, node, random.randrange(width)) for node in chosen]
 
     def on_switch(self) -> list["Target"]:
-        """The place of every NIC that is plugged into the same switch, by node and index."""
-        served = self.cluster.node.gpus_of_nic
-        return [
-            Target(self.cluster, node, served(index)[0])
-            for node in self.cluster.node_names
-            for index, nic in enumerate(self.cluster.nics_of(node))
-            if nic.switch_port.split("/")[1] == self.switch
-        ]
+        """The place of every NIC that is plugged into the same switch, port by port."""
+        places: list[Target] = []
+        for port in self.cluster.ports_of(self.switch):
+            kind, _, peer = port.peer.partition("/")
+            if kind == "nic":
+                node, _, name = peer.partition("/")
+                names = [nic.name for nic in self.cluster.nics_of(node)]
+                index = self.cluster.node.gpus_of_nic(names.index(name))[0]
+                places.append(Target(self.cluster, node, index))
+        return places
 
 
 def draw_target(cluster: Cluster, fault: Planned, random: Random) -> Target:

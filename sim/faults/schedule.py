@@ -144,9 +144,7 @@ def _planned(kind: str, after_s: float, node: str) -> FaultPlanned:
     return fault
 
 
-def _scenario(
-    name: str, title: str, planned: Sequence[FaultPlanned], lasts_s: float
-) -> Scenario:
+def _scenario(name: str, title: str, planned: Sequence[FaultPlanned], lasts_s: float) -> Scenario:
     if not planned:
         raise BadTraceError(
             f"{title}: nothing breaks that can be simulated",

@@ -8,6 +8,9 @@ nothing about where the fault is.
 from random import Random
 from typing import Final
 
+import msgspec
+from msgspec.structs import replace
+
 from nemesis.sim.faults.symptoms import (
     ClockOff,
     EvidenceEffect,
@@ -33,6 +36,14 @@ _NAMES: Final[dict[type, str]] = {
     SamplesLate: "cut_off",
     ClockOff: "clock_off",
 }
+
+
+def scaled(rates: DefectParams, factor: float) -> DefectParams:
+    """The same, so much more often."""
+    shares = {name: value for name, value in msgspec.structs.asdict(rates).items() if "ppm" in name}
+    return replace(
+        rates, **{name: min(PPM, round(value * factor)) for name, value in shares.items()}
+    )
 
 
 def draw_defects(

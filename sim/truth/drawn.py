@@ -6,28 +6,34 @@ decided before anything runs.
 """
 
 from collections.abc import Sequence
-from functools import cache
 from random import Random
 from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec.structs import replace
 
+from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.plan import Planned
 from nemesis.sim.faults.planned import FaultPlanned
-from nemesis.sim.faults.scenario import ANYTHING, Scenario, scenarios
+from nemesis.sim.faults.rates import distribution_named, draw_kind
+from nemesis.sim.faults.scenario import ANYTHING, BadScenarioError, Scenario
 from nemesis.sim.faults.symptoms import Symptom
 from nemesis.sim.params import Params
 from nemesis.sim.topology.cluster import Cluster, ClusterSize
-from nemesis.sim.topology.cluster_file import load_cluster
-from nemesis.sim.topology.fabric import FabricModel
-from nemesis.sim.truth.defects import draw_defects
-from nemesis.sim.truth.suites import Decoys, Mix, Suite, Topologies
+from nemesis.sim.topology.cluster_file import cluster_of, load_cluster
+from nemesis.sim.topology.node import node_kinds
+from nemesis.sim.truth.defects import draw_defects, scaled
+from nemesis.sim.truth.suites import BadSuiteError, Decoys, Layout, Mix, Suite, Topologies
 
 BEGIN_S: Final = (6.0, 14.0)
 """When the first fault strikes: processors have seen some steps."""
-_GIVEN: Final = Planned.__struct_fields__
-"""What a parameter is not."""
+DRAWS_MAX: Final = 100
+REAL_KINDS: Final = tuple(
+    str(kind.__struct_config__.tag) for kind in get_args(FaultPlanned) if kind.RIGHT != "nothing"
+)
+"""Kinds of faults that are none of decoys and defects of evidence."""
+_GIVEN: Final = frozenset(Planned.__struct_fields__)
+"""What a parameter is not: what all kinds have."""
 
 
 class Drawn(NamedTuple):
@@ -43,7 +49,7 @@ def draw(suite: Suite, seed: int, params: Params) -> Drawn:
     random = Random(f"{suite.name}/{seed}/drawn")
     cluster = draw_cluster(suite.topologies, random)
     poll_s = cluster.cluster.sample_period_ms / 1_000
-    planned = _faults(suite.faults, random, random.uniform(*BEGIN_S) + 3 * poll_s)
+    planned = _faults(suite.faults, cluster, random, random.uniform(*BEGIN_S) + 3 * poll_s)
     last_s = max((each.after_s + lasts_s(each) for each in planned), default=BEGIN_S[1])
     planned += _decoys(suite.decoys, random, last_s)
     last_s = max([last_s, *(each.after_s + lasts_s(each) for each in planned)])
@@ -55,61 +61,94 @@ def draw(suite: Suite, seed: int, params: Params) -> Drawn:
         duration_s=float(round(last_s + suite.after_s + 8 * poll_s + _stall_s(cluster))),
     )
     strikes_s = min((each.after_s for each in planned), default=BEGIN_S[0])
-    defects = draw_defects(cluster, params.defects, seed=seed, strikes_s=strikes_s)
-    return Drawn(cluster, scenario, defects if suite.defects else ())
+    rates = scaled(params.defects, suite.defects)
+    defects = draw_defects(cluster, rates, seed=seed, strikes_s=strikes_s)
+    return Drawn(cluster, scenario, defects)
 
 
 def draw_cluster(shapes: Topologies, random: Random) -> Cluster:
-    """A cluster of one of these shapes, with one job."""
-    model = load_cluster()
-    nodes, gpus = random.choice(shapes.nodes), random.choice(shapes.gpus)
+    """A cluster of one of these shapes, with one job.
+
+    Raises:
+        BadClusterError: a fabric that does not fit the nodes.
+    """
+    nodes, kind = random.choice(shapes.nodes), random.choice(shapes.kinds)
     in_job = max(2, nodes * random.randint(*shapes.job_share_pct) // 100)
     step_ms = round(_log(random, *shapes.step_ms))
+    world = min(nodes, in_job) * len(node_kinds()[kind].gpus)
+    layout = random.choice([each for each in shapes.layouts if each.fits(world)] or [Layout()])
     job = replace(
-        model.job,
+        load_cluster().job,
         nodes=min(nodes, in_job),
         world_min=1,
         step_ms=step_ms,
         allreduce_ms=max(20, step_ms // 9),
+        tp=layout.tp,
+        cp=layout.cp,
+        pp=layout.pp,
+        ep=layout.ep,
     )
-    fabric = FabricModel(nodes_per_leaf=random.choice(shapes.nodes_per_leaf), leaf_ports=128)
     size = ClusterSize(
-        name=f"drawn-{nodes}x{gpus}",
+        name=f"drawn-{nodes}-{kind}",
         nodes=nodes,
         sample_period_ms=random.choice(shapes.poll_ms),
     )
-    return Cluster(cluster=size, node=model.node.with_gpus(gpus), fabric=fabric, jobs=(job,))
+    return cluster_of(
+        {
+            "cluster": msgspec.to_builtins(size),
+            "node": {"kind": kind},
+            "fabric": msgspec.to_builtins(random.choice(shapes.fabrics)),
+            "job": msgspec.to_builtins(job),
+        }
+    )
 
 
-def _faults(mix: Mix, random: Random, began_s: float) -> list[FaultPlanned]:
-    kinds = mix.kinds or tuple(sorted(known_faults()))
+def _faults(mix: Mix, cluster: Cluster, random: Random, began_s: float) -> list[FaultPlanned]:
     planned: list[FaultPlanned] = []
     for _ in range(_count(mix.counts, random)):
-        fault = known_faults()[random.choice(kinds)]
-        parameters = draw_parameters(fault, mix.spread, random)
-        planned.append(replace(fault, after_s=round(began_s, 3), **parameters))
+        fault = _fault(mix, cluster, random)
+        planned.append(replace(fault, after_s=round(began_s, 3)))
         began_s += random.uniform(*mix.apart_s)
     return planned
 
 
+def _fault(mix: Mix, cluster: Cluster, random: Random) -> FaultPlanned:
+    """A fault that this cluster can have: one without spines loses none.
+
+    Raises:
+        BadSuiteError: it can have none of them.
+    """
+    for _ in range(DRAWS_MAX):
+        fault = fault_of(_kind(mix, random))
+        fault = replace(fault, **draw_parameters(fault, mix.spread, random))
+        try:
+            plan_faults(cluster, [fault], 0)
+        except BadScenarioError:
+            continue
+        return fault
+    raise BadSuiteError(f"none of these kinds fits {cluster.cluster.name}: {', '.join(mix.kinds)}")
+
+
+def _kind(mix: Mix, random: Random) -> str:
+    if mix.rates:
+        return draw_kind(distribution_named(mix.rates), random)[1]
+    kinds = mix.kinds or REAL_KINDS
+    return random.choice([each for each in kinds if each not in mix.without])
+
+
 def _decoys(mix: Decoys, random: Random, last_s: float) -> list[FaultPlanned]:
-    planned: list[FaultPlanned] = []
-    for _ in range(_count(mix.counts, random) if mix.kinds else 0):
-        after_s = round(random.uniform(1.0, last_s + 20.0), 3)
-        document = {"kind": random.choice(mix.kinds), "after_s": after_s, "right": "nothing"}
-        planned.append(msgspec.convert(document, FaultPlanned))
-    return planned
+    return [
+        replace(
+            fault_of(random.choice(mix.kinds)), after_s=round(random.uniform(1.0, last_s + 20.0), 3)
+        )
+        for _ in range(_count(mix.counts, random) if mix.kinds else 0)
+    ]
 
 
-@cache
-def known_faults() -> dict[str, FaultPlanned]:
-    """The fault of each kind that the release has a scenario for."""
-    return {
-        fault.kind: fault
-        for each in scenarios()
-        for fault in each.faults
-        if fault.answer != "nothing"
-    }
+def fault_of(kind: str) -> FaultPlanned:
+    """A fault of this kind, as it is where nothing else is said."""
+    fault: FaultPlanned = msgspec.convert({"kind": kind, "after_s": 0.0}, FaultPlanned)
+    return fault
 
 
 def draw_parameters(

@@ -5,6 +5,7 @@ held-out suite is only ever scored, never tuned on: its topologies, cascades or 
 no scenario and in no other suite.
 """
 
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,6 +13,9 @@ import msgspec
 
 from nemesis.schemas.errors import NemesisError
 from nemesis.sim.faults.planned import KINDS
+from nemesis.sim.faults.rates import distribution_named
+from nemesis.sim.topology.fabric import FabricModel
+from nemesis.sim.topology.node import node_kinds
 from nemesis.streams.documents import BadDocumentError, read_toml
 
 FOLDER: Final = Path(__file__).parent.parent / "suites"
@@ -27,13 +31,27 @@ class BadSuiteError(NemesisError):
     exit_code = 2
 
 
+class Layout(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Parallel degrees of a job; the rest of its world is data parallel."""
+
+    tp: Positive = 1
+    cp: Positive = 1
+    pp: Positive = 1
+    ep: Positive = 1
+
+    def fits(self, world: int) -> bool:
+        """Whether it divides a job of so many ranks."""
+        return world % (self.tp * self.cp * self.pp) == 0
+
+
 class Topologies(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """Clusters to draw from: each list is drawn from evenly."""
 
     nodes: Some = (16,)
-    gpus: Some = (8,)
-    """Of a node."""
-    nodes_per_leaf: Some = (4,)
+    kinds: tuple[str, ...] = ("dgx-h100",)
+    """Kinds of nodes (docs/clusters.md)."""
+    fabrics: tuple[FabricModel, ...] = (FabricModel(nodes_per_leaf=4),)
+    layouts: tuple[Layout, ...] = (Layout(),)
     poll_ms: Some = (1_000,)
     step_ms: tuple[Positive, Positive] = (900, 900)
     """From, to; as likely in each decade."""
@@ -46,6 +64,10 @@ class Mix(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True)
 
     kinds: tuple[str, ...] = ()
     """None: every kind that is a fault."""
+    without: tuple[str, ...] = ()
+    """Kinds that are left out."""
+    rates: str = ""
+    """Kinds as often as published (sim/rates.toml), in place of evenly."""
     counts: Annotated[tuple[Weight, ...], msgspec.Meta(min_length=1)] = (0, 1)
     """Weights of runs with 0, 1, 2, ... faults."""
     spread: tuple[float, float] = (1.0, 2.0)
@@ -77,8 +99,8 @@ class Suite(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
     topologies: Topologies = Topologies()
     faults: Mix = Mix()
     decoys: Decoys = Decoys()
-    defects: bool = True
-    """Whether evidence is lost, late or missing at the rates of the parameter file."""
+    defects: Annotated[float, msgspec.Meta(ge=0.0, le=1_000.0)] = 1.0
+    """How much more often than in the parameter file evidence is missing or wrong; 0: never."""
 
 
 def load_suite(path: Path) -> Suite:
@@ -93,12 +115,18 @@ def load_suite(path: Path) -> Suite:
         raise BadSuiteError(error.message) from error
     except msgspec.ValidationError as error:
         raise BadSuiteError(f"{path}: {error}") from error
-    for kind in (*suite.faults.kinds, *suite.decoys.kinds):
-        if kind not in KINDS:
-            raise BadSuiteError(
-                f"{path}: no kind {kind!r}, expected some of: {', '.join(KINDS)}",
-            )
+    mix = suite.faults
+    _expect(path, "kind", (*mix.kinds, *mix.without, *suite.decoys.kinds), KINDS)
+    _expect(path, "kind of node", suite.topologies.kinds, node_kinds())
+    if mix.rates:
+        distribution_named(mix.rates)
     return suite
+
+
+def _expect(path: Path, what: str, named: Iterable[str], known: Collection[str]) -> None:
+    for each in named:
+        if each not in known:
+            raise BadSuiteError(f"{path}: no {what} {each!r}, expected some of: {', '.join(known)}")
 
 
 def suites() -> tuple[Suite, ...]:

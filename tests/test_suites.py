@@ -80,4 +80,6 @@ def test_the_command_lists_what_there_is_and_prints_one_document(tmp_path: Path)
         "suite", "run", "quiet", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), "--json"
     )
     assert ran.returncode == 0, ran.stderr
-    assert msgspec.json.decode(ran.stdout)["alarms"]["count"] == 0
+    document = msgspec.json.decode(ran.stdout)
+    assert (document["runs_count"], document["faults_count"]) == (1, 0)
+    assert document["alarms"]["gpu_ms"] > 0

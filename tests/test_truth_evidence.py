@@ -10,6 +10,7 @@ from nemesis.sim.faults.causal import Cause, Expected
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.scenario import scenario_named
 from nemesis.sim.faults.symptoms import (
+    DevicesReadOnce,
     Fault,
     MissedPolls,
     NoDump,
@@ -69,6 +70,7 @@ HINT = expected("kernel", "SXid", decisive=False)
         ((LINE, LOST), (), (0, 1)),
         ((LINE, LOST), (NoKernelLog(),), (1,)),
         ((LINE, LOST), (MissedPolls(1_000),), (0,)),
+        ((LINE, LOST), (DevicesReadOnce(),), (0,)),
         ((LINE, LOST), (NoKernelLog(), MissedPolls(1_000)), ()),
         ((LINE,), (SamplesLate(600 * SECOND),), ()),
         ((NONE, HINT), (), (1,)),

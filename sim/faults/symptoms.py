@@ -232,6 +232,10 @@ class MissedPolls(msgspec.Struct, frozen=True):
     per_mille: int
 
 
+class DevicesReadOnce(msgspec.Struct, frozen=True):
+    """Devices and host were read once and are read no more; the job still tells its steps."""
+
+
 class NoKernelLog(msgspec.Struct, frozen=True):
     """Nothing reads the node's kernel log from here on."""
 
@@ -268,7 +272,14 @@ NetworkEffect = (
 )
 NodeEffect = Slowed | SettingChanged | NodeLost | NodeReturned
 EvidenceEffect = (
-    SamplesLost | SamplesDoubled | SamplesLate | MissedPolls | NoKernelLog | NoDump | ClockOff
+    SamplesLost
+    | SamplesDoubled
+    | SamplesLate
+    | MissedPolls
+    | DevicesReadOnce
+    | NoKernelLog
+    | NoDump
+    | ClockOff
 )
 """What goes wrong with the evidence and not with the cluster."""
 Effect = (

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from nemesis.producers.origin import Origin, Stamp
 from nemesis.schemas.observed import (
     CollectiveRecorded,
+    DeviceStateRead,
     GroupDigest,
     Observation,
     SampleTaken,
@@ -21,6 +22,7 @@ from nemesis.schemas.observed import (
 )
 from nemesis.sim.faults.symptoms import (
     ClockOff,
+    DevicesReadOnce,
     EvidenceEffect,
     MissedPolls,
     NoDump,
@@ -47,6 +49,8 @@ class Evidence:
         self._doubled_per_mille = 0
         self._missed_per_mille = 0
         self._polls_count = 0
+        self._reads_left: dict[type[Observation], int] | None = None
+        """Of devices; None: as many as there are polls."""
         self._without_dump: Final[set[int]] = set()
         self._cut_ns = 0
         self._back_ns = 0
@@ -65,6 +69,8 @@ class Evidence:
             case SamplesLate(for_ns=for_ns):
                 self._cut_ns = self._cut_ns if self.is_cut_off(now_ns) else now_ns
                 self._back_ns = now_ns + for_ns
+            case DevicesReadOnce():
+                self._reads_left = dict.fromkeys((SampleTaken, DeviceStateRead), 1)
             case NoKernelLog():
                 self.has_kernel_log = False
             case NoDump(rank=rank):
@@ -101,6 +107,8 @@ class Evidence:
                 isinstance(fact, SampleTaken) and self._drawn("lost", fact.n, self._lost_per_mille)
             )
         ]
+        if self._reads_left is not None:
+            told = [fact for each in told for fact in self._without_devices(each)]
         if self._doubled_per_mille:
             told = [fact for each in told for fact in [each] * self._times(each)]
         if self.is_cut_off(now_ns):
@@ -113,6 +121,18 @@ class Evidence:
             )
             return [announced, *late, *told]
         return told
+
+    def _without_devices(self, fact: Observation) -> list[Observation]:
+        """A fact without what was not read; none where nothing is left of it."""
+        left = self._reads_left or {}
+        if type(fact) not in left:
+            return [fact]
+        if left[type(fact)]:
+            left[type(fact)] -= 1
+            return [fact]
+        if not isinstance(fact, SampleTaken):
+            return []
+        return [replace(fact, gpu_count=0, gpu=b"", nic_count=0, nic=b"", host=b"")]
 
     def by_its_clock(self, dump: CollectiveRecorded) -> CollectiveRecorded:
         """A flight recorder's times as the node's own clock had them."""

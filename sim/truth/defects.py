@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from nemesis.sim.faults.symptoms import (
     ClockOff,
+    DevicesReadOnce,
     EvidenceEffect,
-    MissedPolls,
     NoDump,
     NoKernelLog,
     SamplesDoubled,
@@ -30,7 +30,7 @@ MS: Final = 1_000_000
 _NAMES: Final[dict[type, str]] = {
     NoKernelLog: "no_kernel_log",
     NoDump: "no_dump",
-    MissedPolls: "single_snapshot",
+    DevicesReadOnce: "single_snapshot",
     SamplesLost: "samples_lost",
     SamplesDoubled: "doubled",
     SamplesLate: "cut_off",
@@ -77,7 +77,7 @@ def _of_node(rates: DefectParams, random: Random) -> list[EvidenceEffect]:
     drawn: list[tuple[int, EvidenceEffect]] = [
         (rates.no_kernel_log_ppm, NoKernelLog()),
         (rates.no_dump_ppm, NoDump()),
-        (rates.single_snapshot_ppm, MissedPolls(1_000)),
+        (rates.single_snapshot_ppm, DevicesReadOnce()),
         (rates.samples_lost_ppm, SamplesLost(rates.samples_lost_per_mille)),
         (rates.doubled_ppm, SamplesDoubled(rates.doubled_per_mille)),
         (rates.clock_off_ppm, ClockOff(offset_ns, stated_error_ns=abs(offset_ns))),

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nemesis.sim.faults.courses import plan_faults
-from nemesis.sim.faults.plan import Planned
+from nemesis.sim.faults.plan import SPARE, Planned
 from nemesis.sim.faults.planned import FaultPlanned
 from nemesis.sim.faults.rates import distribution_named, draw_kind
 from nemesis.sim.faults.scenario import ANYTHING, BadScenarioError, Scenario
@@ -51,7 +51,7 @@ def draw(suite: Suite, seed: int, params: Params) -> Drawn:
     poll_s = cluster.cluster.sample_period_ms / 1_000
     planned = _faults(suite.faults, cluster, random, random.uniform(*BEGIN_S) + 3 * poll_s)
     last_s = max((each.after_s + lasts_s(each) for each in planned), default=BEGIN_S[1])
-    planned += _decoys(suite.decoys, random, last_s)
+    planned += _decoys(suite.decoys, cluster, random, last_s)
     last_s = max([last_s, *(each.after_s + lasts_s(each) for each in planned)])
     scenario = Scenario(
         name=f"{suite.name}-{seed}",
@@ -136,13 +136,15 @@ def _kind(mix: Mix, random: Random) -> str:
     return random.choice([each for each in kinds if each not in mix.without])
 
 
-def _decoys(mix: Decoys, random: Random, last_s: float) -> list[FaultPlanned]:
-    return [
-        replace(
-            fault_of(random.choice(mix.kinds)), after_s=round(random.uniform(1.0, last_s + 20.0), 3)
-        )
-        for _ in range(_count(mix.counts, random) if mix.kinds else 0)
-    ]
+def _decoys(mix: Decoys, cluster: Cluster, random: Random, last_s: float) -> list[FaultPlanned]:
+    kinds = [*mix.kinds, *(mix.on_spares if cluster.spares else ())]
+    planned: list[FaultPlanned] = []
+    for _ in range(_count(mix.counts, random) if kinds else 0):
+        decoy = fault_of(random.choice(kinds))
+        node = SPARE if decoy.kind in mix.on_spares else ""
+        after_s = round(random.uniform(1.0, last_s + 20.0), 3)
+        planned.append(replace(decoy, after_s=after_s, node=node))
+    return planned
 
 
 def fault_of(kind: str) -> FaultPlanned:

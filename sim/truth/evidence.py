@@ -30,7 +30,7 @@ class Weighing(msgspec.Struct, frozen=True):
     delivered: tuple[int, ...]
     """Which of its evidence, by place."""
     attributable: bool | None
-    """None where no evidence is expected: nobody can say."""
+    """None of a decoy, and where no evidence is expected."""
 
 
 class _Watch(msgspec.Struct):
@@ -88,11 +88,12 @@ class Weigher:
     def weighings(self) -> list[Weighing]:
         """Of each fault, in their order."""
         delivered: list[list[int]] = [[] for _ in self._faults]
-        decisive = [False if each.evidence else None for each in self._faults]
+        decisive = [False if each.evidence and each.components else None for each in self._faults]
         for watch in self._watches:
             if self._is_there(watch):
                 delivered[watch.fault].append(watch.place)
-                decisive[watch.fault] = decisive[watch.fault] or watch.expected.decisive
+                if watch.expected.decisive and decisive[watch.fault] is not None:
+                    decisive[watch.fault] = True
         return [
             Weighing(tuple(places), known)
             for places, known in zip(delivered, decisive, strict=True)

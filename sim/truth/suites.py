@@ -80,6 +80,8 @@ class Decoys(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     """What looks like trouble and is none."""
 
     kinds: tuple[str, ...] = ()
+    on_spares: tuple[str, ...] = ()
+    """Kinds that strike nodes of no job: planned work."""
     counts: Annotated[tuple[Weight, ...], msgspec.Meta(min_length=1)] = (1,)
     """Weights of runs with 0, 1, 2, ... decoys."""
 
@@ -116,7 +118,12 @@ def load_suite(path: Path) -> Suite:
     except msgspec.ValidationError as error:
         raise BadSuiteError(f"{path}: {error}") from error
     mix = suite.faults
-    _expect(path, "kind", (*mix.kinds, *mix.without, *suite.decoys.kinds), KINDS)
+    _expect(
+        path,
+        "kind",
+        (*mix.kinds, *mix.without, *suite.decoys.kinds, *suite.decoys.on_spares),
+        KINDS,
+    )
     _expect(path, "kind of node", suite.topologies.kinds, node_kinds())
     if mix.rates:
         distribution_named(mix.rates)

@@ -158,6 +158,21 @@ def test_links_that_one_node_or_one_switch_lost_together_name_what_they_share() 
     assert (named(log), log.last.fault_class) == (["switch/leaf1"], "network.fabric")
 
 
+@pytest.mark.parametrize(("count", "culprits"), [(5, ["switch/leaf1"]), (2, [])])
+def test_a_switch_that_fell_silent_is_named_by_the_many_links_that_it_took_along(
+    count: int, culprits: list[str]
+) -> None:
+    log = wired(*NODES)
+    poll(log, {}, 3)
+    for _ in range(45):
+        for at, node in enumerate(NODES):
+            rows = (DOWN if at < count else UP, UP, UP)
+            log.sample(node, nic_count=3, nic=nic_block(*rows), period_ns=SECOND_NS)
+        log.tick(1)
+    named = {each.id for verdict in log.verdicts for each in verdict.culprits}
+    assert sorted(named) == culprits
+
+
 def test_two_links_of_different_nodes_are_two_incidents() -> None:
     log = wired(*NODES)
     poll(log, {}, 3)

@@ -54,7 +54,7 @@ def judge_links(links: Links, inventory: Inventory, now_ns: int) -> list[LinkFin
             link.news = False
             if _is_bad(link, now_ns):
                 bad.append(link)
-    found = _shared(bad)
+    found = _shared(bad, _below_silent(links, inventory, now_ns))
     shared = {node for each in found for node in each.nodes}
     return found + [
         LinkFinding(link.nic, (link.node,), _finding(link, links, now_ns), link.went_ns)
@@ -80,6 +80,21 @@ def _is_settled(link: Link, links: Links, now_ns: int) -> bool:
     return polled_ns == 0 or (polled_ns > is_news and link.sampled_ns > link.far.down_ns)
 
 
+def _below_silent(links: Links, inventory: Inventory, now_ns: int) -> list[Link]:
+    """Links that are down below switches that are polled no more: one end cannot tell.
+
+    Of one of them nothing is known; of many of one switch, what they share.
+    """
+    return [
+        link
+        for link in links.by_nic.values()
+        if link.down_ns
+        and now_ns - link.down_ns >= GRACE_NS
+        and 0 < links.polled_ns.get(_switch_of(link.port), 0) < now_ns - LONG_NS
+        and inventory.seats_on(link.node)
+    ]
+
+
 def _is_bad(link: Link, now_ns: int) -> bool:
     return bool(link.down_ns) or link.downs_count >= FLAPS_MIN or _has_errors(link, now_ns)
 
@@ -89,14 +104,16 @@ def _has_errors(link: Link, now_ns: int) -> bool:
     return len(recent) >= ERROR_POLLS_MIN and sum(recent) >= ERRORS_MIN
 
 
-def _shared(bad: Sequence[Link]) -> list[LinkFinding]:
+def _shared(bad: Sequence[Link], below_silent: Sequence[Link]) -> list[LinkFinding]:
     """Links that are down together on one node, or on one switch."""
     down = [each for each in bad if each.down_ns]
+    silent = [each for each in below_silent if each not in down]
     found: list[LinkFinding] = []
     by_node: dict[str, list[Link]] = {}
     by_switch: dict[str, list[Link]] = {}
     for link in down:
         by_node.setdefault(link.node, []).append(link)
+    for link in (*down, *silent):
         by_switch.setdefault(_switch_of(link.port), []).append(link)
     for switch, own in sorted(by_switch.items()):
         nodes = tuple(sorted({each.node for each in own}))

@@ -5,7 +5,7 @@ digest of 2 KiB, as a strided run it is seven bytes.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from nemesis.schemas.errors import BadNameError
@@ -41,14 +41,27 @@ def parse_ranks(text: str) -> tuple[int, ...]:
         BadNameError: not in this form, or more than RANKS_MAX ranks.
     """
     ranks: set[int] = set()
+    for span in _spans(text):
+        if len(ranks) + len(span) > RANKS_MAX:
+            raise BadNameError(f"more than {RANKS_MAX} ranks: {text[:60]!r}")
+        ranks.update(span)
+    return tuple(sorted(ranks))
+
+
+def count_ranks(text: str) -> int:
+    """How many ranks a spelling names, those that it repeats counted again; none are made.
+
+    Raises:
+        BadNameError: not in this form.
+    """
+    return sum(map(len, _spans(text)))
+
+
+def _spans(text: str) -> Iterator[range]:
     for run in text.split(",") if text else ():
         match = _RUN.match(run)
         if match is None:
             raise BadNameError(f"not a set of ranks: {text[:60]!r}, expected for example 0-7,16")
         first, last, stride = (int(group) if group else None for group in match.groups())
         assert first is not None
-        span = range(first, (first if last is None else last) + 1, stride or 1)
-        if len(ranks) + len(span) > RANKS_MAX:
-            raise BadNameError(f"more than {RANKS_MAX} ranks: {text[:60]!r}")
-        ranks.update(span)
-    return tuple(sorted(ranks))
+        yield range(first, (first if last is None else last) + 1, stride or 1)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from msgspec.structs import replace
 
+from nemesis.processors.attribution.wait_graph import LISTED_MAX, Seen, groups_of
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.schemas.observed import GroupDigest, OperationSeen
 from tests.attribution_log import START_NS, Log, cluster, xid
@@ -439,3 +440,22 @@ def test_what_failed_because_a_rank_died_is_no_progress() -> None:
     failed = [passed("0", "0-3", 5)]
     verdict = one({0: [passed("0", "0-3", 4, 5)], 1: failed, 3: failed}, 2)
     assert blamed(verdict) == [2]
+
+
+def test_broken_digests_that_state_millions_of_ranks_cost_no_more_than_a_large_job() -> (
+    None
+):
+    hostile = tuple(group(f"a{at}", "0-999999", 3, enqueued=4) for at in range(12))
+    honest = group("z", "0-3", 3, enqueued=4)
+    seen = {
+        rank: Seen("fact", rank + 1, "n1", START_NS, 0, 5, False, (*hostile, honest))
+        for rank in range(3)
+    }
+    groups = groups_of(seen)
+    assert [each.name for each in groups] == sorted(each.name for each in (*hostile, honest))
+    assert groups[-1].listed == (0, 1, 2, 3)
+    assert sum(len(each.listed) for each in groups) <= LISTED_MAX
+    assert {each.listed for each in groups if len(each.listed) < 1_000_000} == {
+        (0, 1, 2),
+        (0, 1, 2, 3),
+    }

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from nemesis.schemas import codes
 from nemesis.schemas.components import gpu, kind_of, node, node_of, pci_address, rank
 from nemesis.schemas.errors import BadNameError, NemesisError
-from nemesis.schemas.rank_ranges import RANKS_MAX, format_ranks, parse_ranks
+from nemesis.schemas.rank_ranges import RANKS_MAX, count_ranks, format_ranks, parse_ranks
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,13 @@ def test_what_is_no_set_of_ranks_is_refused(text: str) -> None:
 def test_a_set_of_ranks_cannot_fill_the_memory(text: str) -> None:
     with pytest.raises(BadNameError, match=f"more than {RANKS_MAX} ranks"):
         parse_ranks(text)
+
+
+def test_ranks_are_counted_without_being_made() -> None:
+    assert count_ranks("0-9999999,3,0-504:8") == 10_000_000 + 1 + 64
+    assert count_ranks("") == 0
+    with pytest.raises(BadNameError, match="not a set of ranks"):
+        count_ranks("0-")
 
 
 def test_a_run_that_ends_before_it_starts_is_empty() -> None:

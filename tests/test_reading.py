@@ -302,6 +302,16 @@ def test_an_incident_begins_with_what_a_producer_saw(cell: Cell) -> None:
     assert "seen by n1, by its clock" in nemesis(cell, "incident", incident_id(cell)).stdout
 
 
+def test_events_of_a_stretch_of_time_end_where_it_ends(cell: Cell) -> None:
+    for command, least in ((("events",), 3), (("telemetry", "cat"), 3)):
+        past = lines(nemesis(cell, *command, "--no-follow", "--jsonl"))
+        assert len(past) >= least
+        stretch = nemesis(cell, *command, "--since", "1h", "--until", "0s", "--jsonl")
+        assert lines(stretch)[: len(past)] == past
+        before = nemesis(cell, *command, "--until", "1h", "--jsonl")
+        assert (before.returncode, before.stdout) == (0, "")
+
+
 def test_events_follow_the_log_until_interrupted(cell: Cell) -> None:
     name = incident_id(cell)
     tail = subprocess.Popen(

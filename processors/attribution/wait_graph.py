@@ -10,6 +10,7 @@ between pipeline stages when all is well, so of those only the pending operation
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,9 +18,10 @@ import networkx as nx
 
 from nemesis.schemas.errors import BadNameError
 from nemesis.schemas.observed import GroupDigest, OperationSeen
-from nemesis.schemas.rank_ranges import parse_ranks
+from nemesis.schemas.rank_ranges import RANKS_MAX, count_ranks, parse_ranks
 
 HUBS_MAX: Final = 64  # ranks of a hung group are stuck in one or two operations
+LISTED_MAX: Final = 1 << 21  # of all groups: 16 of each rank of a job of 131,072
 UNSEEN_MAX: Final = 8  # enough to ask for; a broken digest may list a million
 _P2P: Final = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})\Z")
 
@@ -73,27 +75,36 @@ def groups_of(seen: Mapping[int, Seen]) -> list[Group]:
         for group in each.groups:
             digests.setdefault(group.name, {})[rank] = group
     groups: list[Group] = []
-    for name, own in sorted(digests.items()):
-        listed = _listed(own, seen)
+    left_count = LISTED_MAX
+    stated = {name: _stated(own) for name, own in digests.items()}
+    # the smallest first: what a broken digest states must not keep the others from being read
+    for name, (count, ranks) in sorted(stated.items(), key=lambda each: (each[1][0], each[0])):
+        own = digests[name]
+        listed = parse_ranks(ranks) if count <= left_count else ()
+        left_count -= len(listed)
+        listed = listed or _took_part(own, seen)
         unseen = [rank for rank in listed if rank not in seen][:UNSEEN_MAX]
         members = tuple(sorted([*unseen, *(rank for rank in listed if rank in seen)]))
         groups.append(Group(name, _described(own), members, listed, own))
-    return groups
+    return sorted(groups, key=lambda group: group.name)
 
 
 def _described(digests: Mapping[int, GroupDigest]) -> str:
     return next((each.desc for each in digests.values() if each.desc), "")
 
 
-def _listed(digests: Mapping[int, GroupDigest], seen: Mapping[int, Seen]) -> tuple[int, ...]:
-    """As the group's own configuration says; where it does not, those who took part in it."""
+def _stated(digests: Mapping[int, GroupDigest]) -> tuple[int, str]:
+    """(how many, which) ranks the group's own configuration lists, as the first that does says."""
     for digest in digests.values():
-        try:
-            listed = parse_ranks(digest.ranks)
-        except BadNameError:
-            continue
-        if listed:
-            return listed
+        with suppress(BadNameError):
+            count = count_ranks(digest.ranks)
+            if 0 < count <= RANKS_MAX:
+                return count, digest.ranks
+    return 0, ""
+
+
+def _took_part(digests: Mapping[int, GroupDigest], seen: Mapping[int, Seen]) -> tuple[int, ...]:
+    """Its members where no configuration says: those who took part, or wrote no dump."""
     gone = {rank for rank, each in seen.items() if each.missing}
     return tuple(sorted(digests.keys() | gone))
 

@@ -25,6 +25,9 @@ class NothingFoundError(NemesisError):
 telemetry = typer.Typer(no_args_is_help=True, help="What producers saw.")
 
 SinceOption = Annotated[str, typer.Option(help="Begin in the past: 10m, 2h or a time.")]
+UntilOption = Annotated[
+    str, typer.Option(help="End at this time, in the same forms; waits for nothing.")
+]
 FollowOption = Annotated[
     bool, typer.Option("--follow/--no-follow", help="Wait for more at the log's end.")
 ]
@@ -33,6 +36,7 @@ JsonlOption = Annotated[bool, typer.Option("--jsonl", help="One JSON document a 
 
 def events(
     since: SinceOption = "",
+    until: UntilOption = "",
     fact: Annotated[list[str] | None, typer.Option(help="Only this fact; repeatable.")] = None,
     job: Annotated[str, typer.Option(help="Only of this job.")] = "",
     incident: Annotated[str, typer.Option(help="Only of this incident, from its start.")] = "",
@@ -43,7 +47,7 @@ def events(
     credentials: CredsOption = None,
     jsonl: JsonlOption = False,
 ) -> None:
-    """Show events as they come; with --since or --no-follow those of the past too."""
+    """Show events as they come; with --since, --until or --no-follow those of the past."""
     _check_tokens(fact or [], "events")
 
     async def run() -> None:
@@ -53,8 +57,9 @@ def events(
         incidents = Incidents()
         count = 0
         async with await open_log(cell, server, context, credentials) as log:
-            start = 1 if incident else await _start(log, since, follow=follow)
-            async for record in _records(log, start, "nemesis.events.>", follow=follow):
+            on = follow and not until
+            start = 1 if incident else await _start(log, since, follow=on)
+            async for record in _records(log, start, "nemesis.events.>", until, follow=on):
                 item = Input(record)
                 entry = incidents.see(record)
                 wanted = (not fact or item.token in fact) and (not job or _job_of(item) == job)
@@ -74,6 +79,7 @@ def telemetry_cat(
     node: Annotated[str, typer.Option(help="Only of this node.")] = "",
     kind: Annotated[list[str] | None, typer.Option(help="Only this kind; repeatable.")] = None,
     since: SinceOption = "",
+    until: UntilOption = "",
     follow: FollowOption = True,
     cell: CellOption = "local",
     server: ServerOption = "",
@@ -90,8 +96,9 @@ def telemetry_cat(
         subject = f"nemesis.telemetry.{token_of(node) if node else '*'}.*"
         async with await open_log(cell, server, context, credentials) as log:
             count = 0
-            start = await _start(log, since, follow=follow)
-            async for record in _records(log, start, subject, follow=follow):
+            on = follow and not until
+            start = await _start(log, since, follow=on)
+            async for record in _records(log, start, subject, until, follow=on):
                 if not kind or record.subject.rpartition(".")[2] in kind:
                     count += 1
                     _show(record, jsonl=jsonl, line=_telemetry_line)
@@ -115,12 +122,15 @@ async def _start(log: "Log", since: str, *, follow: bool) -> int:
 
 
 async def _records(
-    log: "Log", start: int, subject: str, *, follow: bool
+    log: "Log", start: int, subject: str, until: str, *, follow: bool
 ) -> AsyncIterator["Record"]:
-    from nemesis.replay.slices import matching
+    from nemesis.replay.slices import END_SEQ, matching, seq_since
 
+    end = await seq_since(log, until) if until else END_SEQ
     source = log.follow(start, subject=subject) if follow else matching(log, subject, start)
     async for record in source:
+        if record.seq >= end:
+            return
         yield record
 
 

@@ -23,6 +23,7 @@ from nemesis.sim.rendezvous import Rendezvous
 from nemesis.sim.telemetry.evidence import Evidence, SeenOrigin
 from nemesis.sim.telemetry.witness import Witness
 from nemesis.sim.topology.cluster import Cluster
+from nemesis.streams.replacing import replace_file
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,9 +273,7 @@ class Agent:
 
     def _accept(self, accepted: Accepted, now_ns: int) -> None:
         """Keep the plan first, then act: who dies in between finishes at his next start."""
-        fresh = self._plan_path.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(accepted))
-        fresh.replace(self._plan_path)
+        replace_file(self._plan_path, msgspec.json.encode(accepted))
         self._accepted = accepted
         self._carry_out(accepted, now_ns)
 

@@ -34,11 +34,11 @@ from nemesis.sim.topology.cluster import Cluster
 from nemesis.sim.truth.ledger import Truth
 from nemesis.streams.contexts import Target
 from nemesis.streams.credentials import seed_path
-from nemesis.streams.crew import background
 from nemesis.streams.errors import WrongCredentialsError
 from nemesis.streams.log import Log
 from nemesis.streams.lookup import subjects
 from nemesis.streams.serving import activate
+from nemesis.streams.side_by_side import background
 
 DRAWS_MAX: Final = 100
 SILENT_S: Final = 5.0  # several periods of a node's polls

@@ -33,6 +33,7 @@ from nemesis.streams.crew import ARCHIVIST, JOB_ACTOR
 from nemesis.streams.log import Log
 from nemesis.streams.provision import Limits
 from nemesis.streams.server import Server
+from nemesis.streams.side_by_side import background
 from nemesis.streams.supervisor import Supervisor
 
 CELL: Final = "demo"
@@ -120,7 +121,7 @@ async def running_cell(
         show = Show(options.cluster, clock.start_ns, cell=options.cell)
         watcher = Watcher(show, clock, emit, on_look)
         stage = _stage(options, faults, clock=clock, server=server, ledger=ledger, watcher=watcher)
-        await enter(crew.background(stage.run(), watcher.follow(reader)))
+        await enter(background(stage.run(), watcher.follow(reader)))
         yield RunningCell(
             server=server,
             supervisor=supervisor,

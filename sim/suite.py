@@ -6,7 +6,6 @@ the parameters and the code: whatever changes one of them starts anew, and nothi
 """
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -25,6 +24,7 @@ from nemesis.sim.truth.drawn import draw
 from nemesis.sim.truth.ledger_file import SUFFIX, opening, write_ledger
 from nemesis.sim.truth.scored import ScoredRun, scored
 from nemesis.sim.truth.suites import Suite
+from nemesis.streams.replacing import replace_file
 
 QUANTUM_NS: Final = 200_000_000
 """How often agents look: a fifth of the shortest poll; four times as many runs as with 50 ms."""
@@ -99,9 +99,7 @@ def run_seed(options: Options, seed: int) -> ScoredRun:
         write_recording(path.with_suffix(".ndjson.zst"), run.records, force=True)
         write_ledger(path.with_suffix(SUFFIX), ledger)
     result = scored(ledger, run.facts)
-    fresh = path.with_suffix(f".{os.getpid()}.new")
-    fresh.write_bytes(msgspec.json.encode(result))
-    fresh.replace(path)
+    replace_file(path, msgspec.json.encode(result))
     return result
 
 

@@ -6,7 +6,7 @@ all kept alive by a supervisor; ticker and keeper are tasks of ours.
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,7 +16,7 @@ from nemesis.schemas.facts import Record, decode_conclusion
 from nemesis.schemas.kept import ProcessorStarted
 from nemesis.streams import keeper, ticker
 from nemesis.streams.log import Log
-from nemesis.streams.pulse import first_error
+from nemesis.streams.side_by_side import background
 
 JOB_ACTOR: Final = "job-actor"
 ARCHIVIST: Final = "archivist"
@@ -126,18 +126,3 @@ async def clockwork(
         ),
     ):
         yield
-
-
-@asynccontextmanager
-async def background(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Runs beside the body and ends with it; what fails there fails the body."""
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            started = [tasks.create_task(each) for each in work]
-            try:
-                yield
-            finally:
-                for task in started:
-                    task.cancel()
-    except BaseExceptionGroup as group:
-        raise first_error(group) from None

@@ -15,6 +15,8 @@ from typing import Final
 import msgspec
 
 from nemesis.schemas.tokens import token_of
+from nemesis.streams.replacing import replace_file
+from nemesis.streams.side_by_side import first_error
 
 PERIOD_S: Final = 1.0
 STALE_S: Final = 10.0
@@ -50,9 +52,7 @@ async def keep(folder: Path, part: str, is_connected: Callable[[], bool]) -> Non
 
 def _write(path: Path, pulse: Pulse) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.write_bytes(msgspec.json.encode(pulse))
-    fresh.replace(path)
+    replace_file(path, msgspec.json.encode(pulse))
 
 
 async def beside(
@@ -67,11 +67,3 @@ async def beside(
     finally:
         pulse.cancel()
         await asyncio.gather(pulse, return_exceptions=True)
-
-
-def first_error(group: BaseExceptionGroup) -> BaseException:
-    """What the first of several tasks has failed with."""
-    first: BaseException = group
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first

@@ -39,6 +39,7 @@ from nemesis.streams.errors import (
 from nemesis.streams.log import Log
 from nemesis.streams.permissions import server_users, standing_roles, user_of
 from nemesis.streams.provision import Limits, Provisioned, provision
+from nemesis.streams.replacing import replace_file
 from nemesis.streams.revival import keep_alive
 
 DEFAULT_CELL: Final = "local"
@@ -259,11 +260,7 @@ class Server:
             "jetstream": {"store_dir": str(self.folder / "store"), "sync_interval": "always"},
             "authorization": {"users": server_users(keys)},
         }
-        path = self.folder / "server.conf"
-        fresh = path.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(config)))
-        fresh.chmod(0o600)
-        fresh.replace(path)
+        replace_file(self.folder / "server.conf", msgspec.json.format(msgspec.json.encode(config)))
 
     async def _launch(self) -> None:
         program = nats_server_program()

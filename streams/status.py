@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from nemesis.schemas.tokens import token_of
+from nemesis.streams.replacing import replace_file
 
 if TYPE_CHECKING:
     from nemesis.streams.lane import Lane
@@ -81,12 +82,8 @@ def copies_folder(cell_folder: Path) -> Path:
 def write_status(folder: Path, copies: Iterable[CopyStatus]) -> None:
     """Replace the files of these copies; a disk that does not take them stops no copy."""
     for each in copies:
-        path = _path(folder, each)
-        fresh = path.with_suffix(".new")
         with suppress(OSError):
-            fresh.write_bytes(msgspec.json.encode(each))
-            fresh.chmod(0o600)
-            fresh.replace(path)
+            replace_file(_path(folder, each), msgspec.json.encode(each))
 
 
 def remove_status(folder: Path, copies: Iterable[CopyStatus]) -> None:

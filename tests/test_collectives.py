@@ -442,9 +442,7 @@ def test_what_failed_because_a_rank_died_is_no_progress() -> None:
     assert blamed(verdict) == [2]
 
 
-def test_broken_digests_that_state_millions_of_ranks_cost_no_more_than_a_large_job() -> (
-    None
-):
+def test_broken_digests_that_state_millions_of_ranks_cost_no_more_than_a_large_job() -> None:
     hostile = tuple(group(f"a{at}", "0-999999", 3, enqueued=4) for at in range(12))
     honest = group("z", "0-3", 3, enqueued=4)
     seen = {

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from nemesis.streams.crew import NotReadyError, background, until_started
+from nemesis.streams.crew import NotReadyError, until_started
 from nemesis.streams.server import Server
+from nemesis.streams.side_by_side import background
 from tests.cells import in_cell
 
 

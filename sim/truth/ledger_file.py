@@ -4,7 +4,6 @@ Whoever scores a recording needs it beside the recording; nobody else should. A 
 short, or of other entries, is refused with its line.
 """
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -23,6 +22,7 @@ from nemesis.sim.truth.ledger import (
     MembershipFormed,
     Truth,
 )
+from nemesis.streams.replacing import replace_file
 
 SUFFIX: Final = ".ledger.ndjson"
 _encoder: Final = msgspec.json.Encoder()
@@ -102,12 +102,8 @@ def write_ledger(path: Path, ledger: Ledger) -> None:
         BadLedgerError: the folder refuses.
     """
     entries = (ledger.opened, *ledger.truths, ledger.closed)
-    fresh = path.with_name(f".{path.name}.new")
     try:
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(_encoder.encode(each) + b"\n" for each in entries)
-        fresh.replace(path)
+        replace_file(path, b"".join(_encoder.encode(each) + b"\n" for each in entries))
     except OSError as error:
         raise BadLedgerError(f"cannot write {path}: {error.strerror}") from error
 

@@ -10,6 +10,7 @@ from nemesis.sim.faults.causal import Cause, Expected, Shows, Told
 from nemesis.sim.faults.symptoms import Effect, KernelLine, RankPrints, SettingChanged, Symptom
 
 ERR: Final = 3  # KERN_ERR
+INNOCENT: Final = "suffers from it, and nothing is wrong with it"
 _STATES: Final = frozenset({*GPU_STATE_CHANNELS, *NIC_STATE_CHANNELS})
 
 
@@ -120,9 +121,17 @@ class Course(msgspec.Struct, kw_only=True):
         self.at(after_ns, SettingChanged(component, name, value))
         self.shows("setting", f"{name}={value}", after_ns=after_ns, component=component)
 
-    def blames_not(self, components: Sequence[str]) -> None:
-        """Loud, and nothing is wrong with them."""
-        self.innocent += [each for each in components if each not in self.innocent]
+    def blames_not(
+        self, components: Sequence[str], effect: str = INNOCENT, after_ns: int = 0
+    ) -> None:
+        """Loud, and nothing is wrong with them; why they are loud, where nothing else says it."""
+        reached = {each.component for each in self.causes}
+        reached |= {each.component for each in self.evidence}
+        for each in components:
+            if each not in self.innocent:
+                self.innocent.append(each)
+                if each not in reached:
+                    self.because(each, effect, after_ns)
 
     def named(self, names: Mapping[str, Sequence[str]]) -> None:
         """What more braces in a right answer stand for."""

@@ -39,6 +39,7 @@ REPEATS_MAX: Final = 10_000
 
 _COURSES: Final[Mapping[str, Callable[[Any, Target, Random], Course]]] = {
     "xid79": gpu.xid79,
+    "gpu-aer-fatal": gpu.gpu_aer_fatal,
     "xid48": gpu_memory.xid48,
     "ecc-contained": gpu_memory.ecc_contained,
     "ecc-uncontained": gpu_memory.ecc_uncontained,
@@ -154,6 +155,7 @@ def _fault(cluster: Cluster, planned: Planned, random: Random) -> Fault:
     began_ns = round(planned.after_s * 1000) * MS
     components = _named(right.components, names) if right else ()
     harmless = _named(right.harmless, names) if right else ()
+    guilty = {culprit, *components} if right else set()
     return Fault(
         kind=planned.kind,
         began_ns=began_ns,
@@ -162,7 +164,7 @@ def _fault(cluster: Cluster, planned: Planned, random: Random) -> Fault:
         node=course.node,
         culprit=culprit,
         components=components,
-        harmless=harmless,
+        harmless=tuple(each for each in harmless if each not in components),
         classes=right.classes if right else (),
         lost_ranks=course.lost_ranks,
         actions=right.actions if right else (),
@@ -170,7 +172,7 @@ def _fault(cluster: Cluster, planned: Planned, random: Random) -> Fault:
         symptoms=tuple(course.symptoms),
         chain=tuple(sorted(course.causes, key=lambda each: each.after_ns)),
         evidence=tuple(course.evidence),
-        innocent=tuple(each for each in course.innocent if each not in components),
+        innocent=tuple(each for each in course.innocent if each not in guilty),
         repaired_ns=began_ns + course.ends_ns if course.ends_ns >= 0 else -1,
     )
 

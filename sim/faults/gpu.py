@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 from nemesis.sim.faults.course import Course
-from nemesis.sim.faults.planned_gpu import GspHang, SilentCorruption, Xid79
+from nemesis.sim.faults.planned_gpu import GpuAerFatal, GspHang, SilentCorruption, Xid79
 from nemesis.sim.faults.symptoms import GpuLost, RankDies, RankReads, RankStuck
 from nemesis.sim.faults.target import MS, Target
 
@@ -49,6 +49,24 @@ def xid79(planned: Xid79, target: Target, random: Random) -> Course:
         course.blames_not([name])
     stops(course, target, after_ns=0)
     dies(course, target, after_ns=450 * MS, returncode=-SIGABRT)
+    return course
+
+
+def gpu_aer_fatal(planned: GpuAerFatal, target: Target, random: Random) -> Course:
+    """The port contains the error (Linux drivers/pci/pcie/aer.c); the GPU's driver says nothing."""
+    course = Course(node=target.node, component=target.gpu_name)
+    course.because(target.gpu_name, "its PCIe link reports a fatal error")
+    pci = target.gpu.pci
+    kind = random.choice(("Data Link Layer", "Transaction Layer"))
+    course.line(0, f"pcieport {pci[:8]}00.0: AER: Uncorrectable (Fatal) error received: {pci}",
+                decisive=False)  # fmt: skip
+    course.line(MS, f"nvidia {pci}: AER: PCIe Bus Error: severity=Uncorrectable (Fatal), "
+                f"type={kind}, (Requester ID)")  # fmt: skip
+    course.line(2 * MS, f"nvidia {pci}: AER: can't recover (no error_detected callback)")
+    course.at(0, GpuLost(target.index))
+    course.reads("gpu.temp_c", shows="unreadable", row=target.index)
+    stops(course, target, after_ns=0)
+    dies(course, target, after_ns=600 * MS, returncode=-SIGABRT)
     return course
 
 

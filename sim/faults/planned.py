@@ -16,6 +16,7 @@ from nemesis.sim.faults import (
 
 FaultPlanned = (
     planned_gpu.Xid79
+    | planned_gpu.GpuAerFatal
     | planned_gpu.Xid48
     | planned_gpu.EccContained
     | planned_gpu.EccUncontained

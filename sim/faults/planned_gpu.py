@@ -32,6 +32,17 @@ class Xid79(OnGpu, kw_only=True, frozen=True, tag="xid79"):
     )
 
 
+class GpuAerFatal(OnGpu, kw_only=True, frozen=True, tag="gpu-aer-fatal"):
+    """A GPU falls off the bus without an Xid: the PCIe port tells of a fatal error."""
+
+    RIGHT: ClassVar[Answer] = Right(
+        classes=("gpu.off_bus",),
+        components=("{gpu}",),
+        actions=("shrink", "swap_node"),
+        harmless=_WITH_IT,
+    )
+
+
 class Xid48(OnGpu, kw_only=True, frozen=True, tag="xid48"):
     """An uncorrectable memory error."""
 

@@ -10,10 +10,15 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nemesis.sim.jobs.job import Job
+from nemesis.sim.jobs.layout import KIND_INDEX, Kind, Layout
+from nemesis.sim.jobs.program import Operation, Program
 from nemesis.sim.jobs.recorder import Recorder
+from nemesis.sim.jobs.stall import Solver, nothing_broken
+from nemesis.sim.jobs.table import ProgramTable
 from tests.simulated_jobs import MS, SECOND, job_of, trained
 
 DATA = Path(__file__).parent.parent / "data" / "nvrx_fr_traces"
@@ -52,16 +57,15 @@ def behind(dumps: dict[int, Dump], description: str) -> Pattern:
                 continue
             ranks = json.loads(group["ranks"])
             status = {rank: dumps[rank]["pg_status"][ids[name]] for rank in ranks}
-            lags = [
-                {
-                    rank
-                    for rank in ranks
-                    if status[rank][what] < max(s[what] for s in status.values())
-                }
-                for what in ("last_enqueued_collective", "last_completed_collective")
-            ]
-            pattern[tuple(ranks)] = (lags[0], lags[1])
+            pattern[tuple(ranks)] = (
+                lagging({rank: each["last_enqueued_collective"] for rank, each in status.items()}),
+                lagging({rank: each["last_completed_collective"] for rank, each in status.items()}),
+            )
     return pattern
+
+
+def lagging(counts: dict[int, int]) -> set[int]:
+    return {rank for rank, count in counts.items() if count < max(counts.values())}
 
 
 def simulated(job: Job, now_ns: int) -> dict[int, Dump]:
@@ -112,6 +116,78 @@ def test_entries_have_the_fields_and_the_types_of_real_ones(run: str) -> None:
         like = next(e for e in dumps[0]["entries"] if e["is_p2p"] is entry["is_p2p"])
         assert list(entry) == list(like)
         assert [type(value) for value in entry.values()] == [type(v) for v in like.values()]
+
+
+PAIRS = Layout(4, tp=2)
+GLOO_STEP: Program = (
+    Operation(
+        kind="tp",
+        name="_all_gather_base",
+        share_ppm=100_000,
+        sizes_in=(128,),
+        sizes_out=(256,),
+        host_waits=True,
+    ),
+    Operation(
+        kind="world",
+        name="all_reduce",
+        share_ppm=900_000,
+        sizes_in=(1024,),
+        sizes_out=(1024,),
+        host_waits=True,
+    ),
+)
+"""A step of data/fr_samples: an all-gather in the pair, then an all-reduce of all."""
+CULPRIT = 2
+
+
+def gloo_lags(scenario: str) -> dict[tuple[int, ...], set[int]]:
+    """By group of the real dumps: who has enqueued less than the others."""
+    folder = DATA.parent / "fr_samples" / scenario
+    dumps = {
+        int(path.name.removeprefix("rank_")): pickle.loads(path.read_bytes())  # noqa: S301
+        for path in folder.glob("rank_?")
+    }
+    lags: dict[tuple[int, ...], set[int]] = {}
+    for dump in dumps.values():
+        for number, group in enumerate(dump["pg_config"].values()):
+            ranks = [rank for rank in json.loads(group["ranks"]) if rank in dumps]
+            counts = {
+                rank: dumps[rank]["pg_status"][str(number)]["last_enqueued_collective"]
+                for rank in ranks
+            }
+            lags[tuple(json.loads(group["ranks"]))] = lagging(counts)
+    return lags
+
+
+@pytest.mark.parametrize(
+    ("scenario", "field", "at_ms"),
+    [
+        ("hang", "halted_ns", 50),
+        ("missing_rank_subgroup", "halted_ns", 0),
+        ("dead", "stopped_ns", 500),
+        ("type_mismatch", "strays_ns", 500),
+    ],
+)
+def test_a_gloo_job_of_pairs_stalls_in_the_groups_of_its_real_dumps(
+    scenario: str, field: str, at_ms: int
+) -> None:
+    table = ProgramTable((GLOO_STEP,))
+    broken = nothing_broken(PAIRS, table)
+    getattr(broken, field)[CULPRIT] = at_ms * MS
+    own_ns = np.full(4, SECOND, np.int64)
+    standing = Solver(PAIRS, table, 1).solve(np.zeros(4, np.int64), own_ns, broken, 0)
+    position = standing.position(10 * SECOND)
+    last = np.minimum(table.host_limit[0, position], standing.host_last)
+    alive = [rank for rank in range(4) if field != "stopped_ns" or rank != CULPRIT]
+    for ranks, lag in gloo_lags(scenario).items():
+        kind: Kind = "world" if len(ranks) == 4 else "tp"
+        counts = {
+            rank: int(table.collectives[KIND_INDEX[kind], 0, last[rank] + 1])
+            for rank in ranks
+            if rank in alive
+        }
+        assert lagging(counts) == lag, ranks
 
 
 def test_version_2_10_names_the_library_as_torch_does() -> None:

@@ -35,12 +35,10 @@ from nemesis.sim.jobs.ranks import (
     RankTable,
 )
 from nemesis.sim.jobs.standings import Standings
-from nemesis.sim.jobs.steps import StepDone, StepTimes
+from nemesis.sim.jobs.steps import STEPS_KEPT, StepDone, StepTimes
 from nemesis.sim.jobs.table import ProgramTable
 
 MS: Final = 1_000_000
-STEPS_KEPT: Final = 20
-"""What a recorder needs of the past: the times of so many steps."""
 
 
 class Job:

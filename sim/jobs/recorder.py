@@ -6,6 +6,7 @@ torch/csrc/distributed/c10d/FlightRecorder.hpp and FlightRecorderDetail.hpp); fi
 numbers and names are as in the dumps of NVIDIA/nvidia-resiliency-ext, tests/attribution/unit.
 """
 
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
@@ -14,8 +15,9 @@ from msgspec.structs import replace
 from nemesis.producers.flight_recorder import read_dump
 from nemesis.producers.origin import Origin
 from nemesis.schemas.observed import CollectiveRecorded
+from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.sim.jobs.job import Job
-from nemesis.sim.jobs.layout import KIND_INDEX, KINDS, Kind
+from nemesis.sim.jobs.layout import KIND_INDEX, KINDS, Kind, Layout
 from nemesis.sim.jobs.program import Message, Operation
 from nemesis.sim.jobs.ranks import NEVER_NS
 from nemesis.sim.jobs.stall import Standing
@@ -23,6 +25,7 @@ from nemesis.sim.jobs.stall import Standing
 Version = Literal["2.9", "2.10"]
 CAPACITY: Final = 2_000  # entries; TORCH_FR_BUFFER_SIZE's default
 DIGEST_STEPS: Final = 1
+DIGEST_ENTRIES: Final = 64
 """Of the past, enough for a digest's last arrivals where a step has many operations."""
 TIMEOUT_MS: Final = 600_000  # torch.distributed's default for NCCL
 LIBRARY_VERSION: Final = "2.27.3"
@@ -43,7 +46,18 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True):
 
     def dump(self, job: Job, rank: int, now_ns: int) -> dict[str, Any]:
         """What a rank's recorder holds: its last operations, and those that it waits for."""
+        return self._content(_Ring(self, job, rank, now_ns))
+
+    def told(self, job: Job, rank: int, now_ns: int) -> tuple[dict[str, Any], dict[str, str]]:
+        """The same without the ranks of groups, and those apart, in rank_ranges form.
+
+        In a large job every rank names all others: too much to write down and read for each.
+        """
         ring = _Ring(self, job, rank, now_ns)
+        config = {name: {**each, "ranks": "[]"} for name, each in ring.groups().items()}
+        return self._content(ring) | {"pg_config": config}, ring.ranges()
+
+    def _content(self, ring: "_Ring") -> dict[str, Any]:
         library = "comm_lib_version" if self.version == "2.10" else "nccl_version"
         return {
             "version": self.version,
@@ -59,8 +73,12 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True):
 
 def recorded(origin: Origin, job: Job, rank: int, now_ns: int) -> CollectiveRecorded:
     """The digest of a live rank's dump."""
-    past = len(job.recent) if job.layout.is_plain else DIGEST_STEPS
-    dump = read_dump(Recorder(past_steps_max=past).dump(job, rank, now_ns))
+    settings = Recorder(capacity=DIGEST_ENTRIES)
+    if job.layout.is_plain:
+        settings = Recorder(past_steps_max=len(job.recent))
+    content, ranges = settings.told(job, rank, now_ns)
+    dump = read_dump(content)
+    groups = (replace(group, ranks=ranges.get(group.name, "")) for group in dump.groups)
     return CollectiveRecorded(
         **origin.stamp("collective", now_ns),
         job=job.name,
@@ -68,7 +86,7 @@ def recorded(origin: Origin, job: Job, rank: int, now_ns: int) -> CollectiveReco
         trace_version=dump.version,
         comm_lib_version=dump.comm_lib_version,
         entry_count=dump.entry_count,
-        groups=dump.groups,
+        groups=tuple(groups),
     )
 
 
@@ -93,11 +111,13 @@ class _Ring:
         self._program = job.programs.programs[self._stage]
         used = {each.kind for each in self._program}
         self._used = [kind for kind in KINDS if kind in used]
+        groups = [job.layout.group_of(rank, kind) for kind in self._used]
+        self._names = {each.kind: (each.name, each.description) for each in groups}
         steps_count = job.ranks[rank].completed_count
         operations_count = sum(len(each.messages) or 1 for each in self._program)
         past = [each for each in job.recent if job.took_part(rank, each)]
         fitting = -(-settings.capacity // operations_count)
-        kept = min(len(past), settings.past_steps_max, fitting)
+        kept = min(len(past), settings.past_steps_max, fitting, job.standings.kept_count)
         past = past[len(past) - kept :]
         first = steps_count - len(past)
         self._records_count = first * operations_count
@@ -110,17 +130,19 @@ class _Ring:
 
     def groups(self) -> dict[str, Any]:
         """`pg_config`: the groups that have a communicator, because something ran in them."""
-        members = self._job.ranks[self._rank].members
-        config: dict[str, Any] = {}
-        for kind in self._used:
-            group = self._job.layout.group_of(self._rank, kind)
-            ranks = [rank for rank in group.ranks if rank in members]
-            config[group.name] = {
-                "name": group.name,
-                "desc": group.description,
-                "ranks": str(ranks),
-            }
-        return config
+        return {
+            name: {"name": name, "desc": desc, "ranks": self._ranks_in(kind)[0]}
+            for kind, (name, desc) in self._names.items()
+        }
+
+    def ranges(self) -> dict[str, str]:
+        """The ranks of each group by its name, in rank_ranges form."""
+        return {name: self._ranks_in(kind)[1] for kind, (name, _) in self._names.items()}
+
+    def _ranks_in(self, kind: Kind) -> tuple[str, str]:
+        job = self._job
+        row = int(job.layout.group_index[KIND_INDEX[kind], self._rank])
+        return _ranks_of(job.layout, kind, row, job.ranks[self._rank].members)
 
     def status(self) -> dict[str, Any]:
         """`pg_status`, by the order in which the process made its groups."""
@@ -184,13 +206,12 @@ class _Ring:
     ) -> None:
         kind, is_p2p = operation.kind, bool(operation.messages)
         self._note(kind, seqs[int(is_p2p)], times)
-        group = self._job.layout.group_of(self._rank, kind)
         state = "started" if times.started_ns is not None else "scheduled"
         self.entries.append(
             {
                 "record_id": self._records_count,
                 "pg_id": KIND_INDEX[kind],
-                "process_group": (group.name, group.description),
+                "process_group": self._names[kind],
                 "thread_name": "python3",
                 "thread_id": THREAD,
                 "collective_seq_id": seqs[0],
@@ -219,6 +240,13 @@ class _Ring:
             last[1] = seq
         if times.completed_ns is not None:
             last[2] = seq
+
+
+@lru_cache(maxsize=50_000)
+def _ranks_of(layout: Layout, kind: Kind, row: int, members: frozenset[int]) -> tuple[str, str]:
+    """A group's ranks that are members, as torch writes them and in rank_ranges form."""
+    ranks = [rank for rank in layout.members[kind][row].tolist() if rank in members]
+    return str(ranks), format_ranks(ranks)
 
 
 class _Times(msgspec.Struct, frozen=True):

@@ -8,8 +8,10 @@ from nemesis.sim.jobs.crews import Crew, Crews
 from nemesis.sim.jobs.layout import Layout, Ranks
 from nemesis.sim.jobs.ranks import NEVER_NS, RankTable
 from nemesis.sim.jobs.stall import Solver, Standing, merged, nothing_broken
-from nemesis.sim.jobs.steps import StepTimes
+from nemesis.sim.jobs.steps import STEPS_KEPT, StepTimes
 from nemesis.sim.jobs.table import ProgramTable
+
+KEPT_BYTES_MAX: Final = 256 * 2**20
 
 
 class Standings:
@@ -32,7 +34,10 @@ class Standings:
         self._last_ns: Final = last_ns
         self._solver: Final = Solver(layout, programs, microbatches)
         self._now: Standing | None = None
-        self._past: tuple[StepTimes, Standing] | None = None
+        self._past: Final[dict[tuple[int, int], Standing]] = {}
+        bytes_each = 2 * 8 * programs.use.shape[1] * layout.world
+        self.kept_count: Final = max(1, min(STEPS_KEPT, KEPT_BYTES_MAX // bytes_each))
+        """Of finished steps, how many can be looked into without working them out again."""
 
     def forget(self) -> None:
         """A step began, or ranks or the network changed."""
@@ -53,15 +58,20 @@ class Standings:
 
     def of(self, times: StepTimes) -> Standing:
         """How the ranks came through a step that they finished."""
+        key = times.done.epoch, times.done.at_ns
+        if key not in self._past:
+            while len(self._past) >= self.kept_count:
+                del self._past[next(iter(self._past))]
+            self._past[key] = self._worked_out(times)
+        return self._past[key]
+
+    def _worked_out(self, times: StepTimes) -> Standing:
         if self._layout.is_plain:
             return self._plain(times.began_ns + times.compute_ns, times.done.at_ns)
-        if self._past is None or self._past[0] is not times:
-            broken = nothing_broken(self._layout, self._programs)
-            broken.member[:] = False
-            broken.member[sorted(times.done.members)] = True
-            solved = self._solver.solve(times.began_ns, times.compute_ns, broken, self._last_ns)
-            self._past = (times, solved)
-        return self._past[1]
+        broken = nothing_broken(self._layout, self._programs)
+        broken.member[:] = False
+        broken.member[sorted(times.done.members)] = True
+        return self._solver.solve(times.began_ns, times.compute_ns, broken, self._last_ns)
 
     def enqueued_last(self, rank: int, standing: Standing, now_ns: int) -> int:
         """The last position of its program that a rank's host has enqueued; -1: none."""

@@ -1,8 +1,13 @@
 """Steps that were finished, and when each rank was where in them."""
 
+from typing import Final
+
 import msgspec
 
 from nemesis.sim.jobs.layout import Ranks
+
+STEPS_KEPT: Final = 20
+"""What a recorder needs of the past: the times of so many steps."""
 
 
 class StepDone(msgspec.Struct, frozen=True):

@@ -5,9 +5,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.offline import START_NS
 from nemesis.sim.params import DEFAULT, load_params
 from nemesis.sim.suite import Options, folder_of, run_suite
-from nemesis.sim.truth.drawn import draw
+from nemesis.sim.truth.consistency import contradictions
+from nemesis.sim.truth.drawn import REAL_KINDS, draw
+from nemesis.sim.truth.ledger import injected
+from nemesis.sim.truth.ledger_file import ledger_of, opening
 from nemesis.sim.truth.suites import BadSuiteError, Suite, load_suite, suite_named, suites
 from tests.commands import nemesis
 
@@ -23,6 +28,26 @@ def test_every_run_of_a_suite_follows_from_its_seed(suite: Suite) -> None:
     drawn = [draw(suite, seed, load_params()) for seed in range(1, 6)]
     assert drawn == [draw(suite, seed, load_params()) for seed in range(1, 6)]
     assert len({msgspec.json.encode(each.scenario) for each in drawn}) == 5
+
+
+def test_five_hundred_drawn_incidents_agree_with_the_rules_of_their_ledgers() -> None:
+    said: list[str] = []
+    kinds: set[str] = set()
+    every = suites()
+    for number in range(500):
+        suite = every[number % len(every)]
+        seed = suite.first_seed + number
+        drawn = draw(suite, seed, load_params())
+        faults = plan_faults(drawn.cluster, drawn.scenario.faults, seed)
+        kinds |= {each.kind for each in faults}
+        opened = opening(
+            drawn.cluster, drawn.scenario, seed=seed, start_ns=START_NS, params_sha256="a"
+        )
+        ended_ns = START_NS + round(drawn.scenario.duration_s * 1e9)
+        ledger = ledger_of(opened, [injected(each, START_NS) for each in faults], ended_ns)
+        said += [f"{suite.name} {seed}: {each}" for each in contradictions(ledger)]
+    assert said == []
+    assert set(REAL_KINDS) - kinds <= set(), "a kind that no suite ever draws"
 
 
 def test_a_suite_runs_to_the_same_bytes_in_one_process_or_two(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ import msgspec
 
 from nemesis.schemas.errors import NemesisError
 from nemesis.sim.faults.planned import FaultPlanned
-from nemesis.sim.faults.rates import DAY_S, Distribution, arrivals, distribution_named
+from nemesis.sim.faults.rates import DAY_S, arrivals, distribution_named
 from nemesis.sim.faults.scenario import ANYTHING, Scenario
+from nemesis.sim.topology.cluster import Cluster
 
 TRACE_BYTES_MAX: Final = 64 << 20
 MAPPING: Final = "infinitehbd"
@@ -33,6 +34,14 @@ class BadTraceError(NemesisError):
     """A trace that cannot be replayed."""
 
     exit_code = 2
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """Which days, and how much the time between faults is pressed together."""
+
+    from_day: float = 0.0
+    days: float
+    faster: float
 
 
 class _FaultType(msgspec.Struct, frozen=True):
@@ -80,14 +89,22 @@ def read_trace(path: Path) -> list[TraceEvent]:
     return sorted(events, key=lambda each: each.event_time)
 
 
+def scheduled(
+    cluster: Cluster, span: Span, *, trace: Path | None, rates: str, seed: int
+) -> Schedule:
+    """The faults of a trace, else at published rates.
+
+    Raises:
+        BadTraceError: a trace that cannot be read, or nothing that breaks.
+        BadRatesError: no rates of that name.
+    """
+    if trace is not None:
+        return of_trace(read_trace(trace), cluster.node_names, span, seed=seed)
+    return at_rates(rates, cluster.job_nodes, span, seed=seed)
+
+
 def of_trace(
-    events: Sequence[TraceEvent],
-    nodes: Sequence[str],
-    *,
-    from_day: float,
-    days: float,
-    faster: float,
-    seed: int,
+    events: Sequence[TraceEvent], nodes: Sequence[str], span: Span, *, seed: int
 ) -> Schedule:
     """The faults of some days of a trace, on as many of its servers as there are nodes.
 
@@ -106,36 +123,39 @@ def of_trace(
     planned: list[FaultPlanned] = []
     skipped: Counter[str] = Counter()
     for each in events:
-        within = from_day <= each.event_time < from_day + days
+        within = span.from_day <= each.event_time < span.from_day + span.days
         if not within or each.event_type != "fault_start" or each.node_id not in home:
             continue
         if not kinds.get(each.what):
             skipped[each.what] += 1
             continue
-        at_s = BEGIN_S + (each.event_time - from_day) * DAY_S / faster
+        at_s = BEGIN_S + (each.event_time - span.from_day) * DAY_S / span.faster
         planned.append(_planned(random.choice(kinds[each.what]), at_s, home[each.node_id]))
-    lasts_s = days * DAY_S / faster
-    title = f"days {from_day:g} to {from_day + days:g} of a trace, {faster:g} times as fast"
-    return Schedule(scenario=_scenario("trace", title, planned, lasts_s), skipped=dict(skipped))
+    until = span.from_day + span.days
+    title = f"days {span.from_day:g} to {until:g} of a trace, {span.faster:g} times as fast"
+    return Schedule(scenario=_scenario("trace", title, planned, span), skipped=dict(skipped))
 
 
-def at_rates(
-    name: str, rates: Distribution, nodes: Sequence[str], *, days: float, faster: float, seed: int
-) -> Schedule:
+def at_rates(name: str, nodes: Sequence[str], span: Span, *, seed: int) -> Schedule:
     """Faults that come as often as was published.
 
     Raises:
+        BadRatesError: no rates of that name.
         BadTraceError: nothing came in these days.
     """
     random = Random(f"{seed}/{name}")
+    came = arrivals(
+        distribution_named(name),
+        nodes_count=len(nodes),
+        lasts_s=span.days * DAY_S,
+        random=Random(f"{seed}/rates"),
+    )
     planned = [
-        _planned(each.kind, BEGIN_S + each.at_s / faster, random.choice(nodes))
-        for each in arrivals(
-            rates, nodes_count=len(nodes), lasts_s=days * DAY_S, random=Random(f"{seed}/rates")
-        )
+        _planned(each.kind, BEGIN_S + each.at_s / span.faster, random.choice(nodes))
+        for each in came
     ]
-    title = f"{days:g} days at the rates of {name}, {faster:g} times as fast"
-    return Schedule(scenario=_scenario(name, title, planned, days * DAY_S / faster), skipped={})
+    title = f"{span.days:g} days at the rates of {name}, {span.faster:g} times as fast"
+    return Schedule(scenario=_scenario(name, title, planned, span), skipped={})
 
 
 def _planned(kind: str, after_s: float, node: str) -> FaultPlanned:
@@ -144,7 +164,7 @@ def _planned(kind: str, after_s: float, node: str) -> FaultPlanned:
     return fault
 
 
-def _scenario(name: str, title: str, planned: Sequence[FaultPlanned], lasts_s: float) -> Scenario:
+def _scenario(name: str, title: str, planned: Sequence[FaultPlanned], span: Span) -> Scenario:
     if not planned:
         raise BadTraceError(
             f"{title}: nothing breaks that can be simulated",
@@ -155,5 +175,5 @@ def _scenario(name: str, title: str, planned: Sequence[FaultPlanned], lasts_s: f
         title=title,
         faults=tuple(planned),
         expect=ANYTHING,
-        duration_s=round(BEGIN_S + lasts_s + SETTLE_S, 1),
+        duration_s=round(BEGIN_S + span.days * DAY_S / span.faster + SETTLE_S, 1),
     )

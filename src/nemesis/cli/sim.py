@@ -17,7 +17,18 @@ def sim(
     *,
     scenario: Annotated[
         str, typer.Option(help="What breaks: a name of `nemesis demo --list`, or a .toml file.")
-    ],
+    ] = "",
+    trace: Annotated[
+        Path | None, typer.Option(help="In its place, a trace of real faults, replayed.")
+    ] = None,
+    rates: Annotated[
+        str, typer.Option(help="In its place, faults as often as published, for example llama3.")
+    ] = "",
+    from_day: Annotated[float, typer.Option(min=0.0, help="Of the trace.")] = 0.0,
+    days: Annotated[float, typer.Option(min=0.001, help="Of the trace, or at the rates.")] = 1.0,
+    faster: Annotated[
+        float, typer.Option(min=1.0, help="Press the time between faults together.")
+    ] = 100.0,
     cluster: Annotated[
         Path | None, typer.Option(help="A cluster file in place of the built-in one.")
     ] = None,
@@ -45,6 +56,7 @@ def sim(
     does not; 2 a file that cannot be run.
     """
     from nemesis.sim.faults.scenario import scenario_named
+    from nemesis.sim.faults.schedule import Span, scheduled
     from nemesis.sim.params import DEFAULT as PARAMS
     from nemesis.sim.params import load_params
     from nemesis.sim.recorded import write_recording
@@ -53,7 +65,14 @@ def sim(
     from nemesis.sim.what_if import what_if
 
     described = load_cluster(cluster or DEFAULT)
-    planned = scenario_named(scenario)
+    if sum(map(bool, (scenario, trace, rates))) != 1:
+        raise typer.BadParameter("expected one of --scenario, --trace and --rates")
+    if scenario:
+        planned, skipped = scenario_named(scenario), {}
+    else:
+        span = Span(from_day=from_day, days=days, faster=faster)
+        schedule = scheduled(described, span, trace=trace, rates=rates, seed=seed)
+        planned, skipped = schedule.scenario, schedule.skipped
     found = what_if(described, planned, load_params(params or PARAMS), seed=seed, defects=defects)
     if record is not None:
         write_recording(record, found.run.records, force=True)
@@ -63,6 +82,8 @@ def sim(
         print_json(_document(found))
     else:
         _tell(described, planned, found)
+        for what, count in sorted(skipped.items()):
+            say(f"not simulated: {count} x {what}, no kind of fault stands for it")
     raise typer.Exit(0 if found.holds else 1)
 
 

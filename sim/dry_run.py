@@ -33,7 +33,13 @@ def weighed(
     """The faults with what of their evidence will be delivered, in a `folder` that is empty."""
     weigher = Weigher(faults, params.truth, start_ns=start_ns)
     simulation = Simulation(
-        cluster, submissions(cluster, start_ns), faults, seed=seed, folder=folder, start_ns=start_ns
+        cluster,
+        submissions(cluster, start_ns),
+        faults,
+        seed=seed,
+        folder=folder,
+        start_ns=start_ns,
+        params=params,
     )
     simulation.afflict(defects)
     now_ns = start_ns

@@ -92,7 +92,8 @@ def run_offline(
     """Run a scenario to its end; agents keep their plans in `folder`, which must be empty.
 
     `quantum_ns`: how often agents look at their node; a second must be a multiple of it.
-    `defects`: of the evidence; `weigh`: by these, say of each fault whether it is attributable.
+    `defects`: of the evidence; `weigh`: by these, say of each fault whether it is attributable, and
+    simulate by them.
 
     Raises:
         BadScenarioError: a target that the cluster does not have.
@@ -116,6 +117,7 @@ def run_offline(
         seed=seed,
         folder=folder,
         start_ns=START_NS,
+        params=weigh,
     )
     simulation.afflict(defects)
     log = _Log(catalogue, simulation)

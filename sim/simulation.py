@@ -45,6 +45,7 @@ from nemesis.sim.faults.symptoms import (
 )
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.network import Network
+from nemesis.sim.params import Params, load_params
 from nemesis.sim.rendezvous import Rendezvous
 from nemesis.sim.telemetry.evidence import Evidence
 from nemesis.sim.telemetry.fabric import Collector, Collectors, Fabric
@@ -73,8 +74,11 @@ class Simulation:
         seed: int,
         folder: Path,
         start_ns: int,
+        params: Params | None = None,
     ) -> None:
+        """`params`: what is assumed of telemetry and steps; the release's file where it is None."""
         self.cluster: Final = cluster
+        params = params or load_params()
         self.network: Final = Network(cluster.nvlink_of)
         self.jobs: Final = {
             model.name: Job(
@@ -84,13 +88,14 @@ class Simulation:
                 seed,
                 start_ns=start_ns,
                 network=self.network,
+                jitter_per_mille=params.steps.jitter_per_mille,
             )
             for model in cluster.jobs
         }
         self.job: Final = self.jobs[cluster.job.name]
         """The first one."""
-        self.world: Final = World(cluster, seed)
-        self.fabric: Final = Fabric(cluster, seed)
+        self.world: Final = World(cluster, seed, params)
+        self.fabric: Final = Fabric(cluster, seed, params)
         period_ns = FABRIC_POLLS * cluster.cluster.sample_period_ms * 1_000_000
         self._collectors: Final = Collectors(
             cluster, self.fabric, start_ns=start_ns, period_ns=period_ns

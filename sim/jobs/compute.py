@@ -11,7 +11,7 @@ import numpy as np
 
 from nemesis.sim.jobs.layout import Ranks
 
-SPREAD_PER_MILLE: Final = 30  # compute times of healthy ranks differ by a few per cent
+JITTER_PER_MILLE: Final = 40  # as sim/params.toml, [steps]
 UNEVEN_PER_MILLE: Final = (700, 1_300)  # of what a host takes: more of one rank than of another
 STEPS_CACHED: Final = 4
 PlacesOf = Callable[[str], Iterable[tuple[int, int]]]
@@ -21,7 +21,9 @@ PlacesOf = Callable[[str], Iterable[tuple[int, int]]]
 class ComputeTimes:
     """Of one job."""
 
-    def __init__(self, step_ns: int, world: int, key: int) -> None:
+    def __init__(self, step_ns: int, world: int, key: int, *, jitter_per_mille: int) -> None:
+        """`jitter_per_mille`: a healthy rank's step takes up to so much longer, evenly."""
+        self._jitter_per_mille: Final = jitter_per_mille
         self._step_ns: Final = step_ns
         self._world: Final = world
         self._key: Final = key
@@ -54,7 +56,7 @@ class ComputeTimes:
 
     def _per_mille(self, steps: Ranks, on_node: PlacesOf) -> Ranks:
         """Of all ranks, each by its own step."""
-        spread = self._drawn("spread", steps, (0, SPREAD_PER_MILLE))
+        spread = self._drawn("spread", steps, (0, self._jitter_per_mille))
         if not any(self._slow.values()):
             return spread
         uneven = self._drawn("uneven", steps, UNEVEN_PER_MILLE)

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from nemesis.sim.jobs.compute import ComputeTimes
+from nemesis.sim.jobs.compute import JITTER_PER_MILLE, ComputeTimes
 from nemesis.sim.jobs.crews import Crew, Crews
 from nemesis.sim.jobs.layout import Layout, Ranks
 from nemesis.sim.jobs.model import JobModel
@@ -53,6 +53,7 @@ class Job:
         *,
         start_ns: int,
         network: Network | None = None,
+        jitter_per_mille: int = JITTER_PER_MILLE,
     ) -> None:
         """Rank r is on the r // width-th of `nodes`, on GPU r % width.
 
@@ -83,7 +84,10 @@ class Job:
         self._steps_done: Final[set[int]] = set()
         self._best_step = 0
         self._compute: Final = ComputeTimes(
-            model.step_ms * MS, len(places), (seed << 32) | zlib.crc32(model.name.encode())
+            model.step_ms * MS,
+            len(places),
+            (seed << 32) | zlib.crc32(model.name.encode()),
+            jitter_per_mille=jitter_per_mille,
         )
         self._now_ns = start_ns
         self._crews: Final = Crews(

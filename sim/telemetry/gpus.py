@@ -21,7 +21,6 @@ from nemesis.sim.params import GpuParams, Params
 from nemesis.sim.telemetry.columns import Columns, Reads, Rows
 from nemesis.sim.telemetry.draws import (
     LANE_BITS,
-    LANE_MAX,
     Flags,
     Ints,
     at_time,
@@ -38,6 +37,7 @@ THERMAL_BITS: Final = 0x20 | 0x40  # software and hardware thermal slowdown
 BRAKE_BITS: Final = 0x8 | 0x80  # hardware slowdown, hardware power brake
 CLOCK_STEP_MHZ: Final = 15
 PCIE_WIDTH: Final = 16
+PERCENT_PPM: Final = 10_000
 DAY_NS: Final = 86_400_000_000_000
 _VOLATILE: Final = (
     "dram_ce_count",
@@ -164,7 +164,8 @@ class Gpus:
         steps = clock * self._noise.sm_clock_steps >> LANE_BITS
         clocks = self._family.sm_clock_mhz - CLOCK_STEP_MHZ * steps
         least = self._noise.utilization_training_ppm
-        used = least + busy * (1_000_000 - least) // LANE_MAX
+        percents = (1_000_000 - least) // PERCENT_PPM + 1  # NVML tells whole ones
+        used = least + (busy * percents >> LANE_BITS) * PERCENT_PPM
         block[:, :, column["temp_c"]] = self._temp_mc[rows] // 1_000
         block[:, :, column["memory_temp_c"]] = self._memory_temp_mc[rows] // 1_000
         block[:, :, column["power_mw"]] = power

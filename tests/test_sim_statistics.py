@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from nemesis.schemas.channels import GPU_CHANNELS, GPU_STATE_CHANNELS
+from nemesis.sim.jobs.compute import JITTER_PER_MILLE
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.params import load_params
 from nemesis.sim.telemetry.loads import IDLE, TRAINING
@@ -127,7 +128,7 @@ def test_steps_of_a_healthy_rank_scatter_as_those_of_steady_workers_do(shared: P
     job = Job(CLUSTER.job, CLUSTER.job_nodes, 8, 7, start_ns=0)
     ours = own_scatters(np.array([own for own in _own_ns(job, count)]))
     assert theirs.min() * 0.9 <= np.median(ours) <= theirs.max()
-    assert load_params().steps.jitter_per_mille == 40
+    assert load_params().steps.jitter_per_mille == JITTER_PER_MILLE
 
 
 def _own_ns(job: Job, count: int) -> list[NDArray[np.float64]]:

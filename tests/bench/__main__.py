@@ -11,7 +11,16 @@ import time
 from collections.abc import Awaitable, Callable
 
 from nemesis import __version__
-from tests.bench import attributing, catch_up, generating, page, pipeline, recovering, replaying
+from tests.bench import (
+    attributing,
+    catch_up,
+    cluster_live,
+    generating,
+    page,
+    pipeline,
+    recovering,
+    replaying,
+)
 from tests.bench.row import Row
 
 SHORT = (
@@ -22,7 +31,7 @@ SHORT = (
     page.measure,
     generating.measure,
 )
-LONG = (catch_up.measure,)
+LONG = (catch_up.measure, cluster_live.measure)
 
 
 async def main(measures: tuple[Callable[[], Awaitable[list[Row]]], ...]) -> int:

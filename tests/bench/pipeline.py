@@ -197,7 +197,7 @@ def cpu_s(pid: int | None) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def peak_mib(pid: int | None) -> float:
+def peak_mib(pid: int | str | None) -> float:
     """Peak resident memory of a process (proc(5), VmHWM)."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024

@@ -12,10 +12,15 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from nemesis.schemas.facts import encode_conclusion
+from nemesis.replay.slices import matching
+from nemesis.schemas.errors import NemesisError
+from nemesis.schemas.facts import Record, encode_conclusion
 from nemesis.schemas.operated import NoteAdded
 from nemesis.streams.contexts import Target
+from nemesis.streams.errors import InputGapError, LogUnavailableError
+from nemesis.streams.log import Log
 from nemesis.streams.server import Server
+from nemesis.views.dashboard import live as live_reading
 from nemesis.views.dashboard import web as routes
 from nemesis.views.dashboard.board import Board
 from nemesis.views.dashboard.guard import ExposedError, check_bind, may_ask_for
@@ -260,6 +265,38 @@ def test_a_log_that_was_rolled_back_is_read_anew(tmp_path: Path) -> None:
             await until(lambda: live.hub.run != run and live.hub.ready, "it is read anew")
             assert "i-1" in live.hub.board.incidents.by_id
             assert live.hub.board.last_seq < 1000
+
+    in_cell(tmp_path, body)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("error", [LogUnavailableError("away"), InputGapError("a gap")])
+def test_a_log_that_goes_away_while_the_past_is_read_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: NemesisError
+) -> None:
+    tried: list[str] = []
+
+    async def breaking(log: Log, subject: str) -> AsyncIterator[Record]:
+        tried.append(subject)
+        async for record in matching(log, subject):
+            yield record
+            if len(tried) < 3:
+                raise error
+
+    monkeypatch.setattr(live_reading, "matching", breaking)
+
+    async def body(server: Server) -> None:
+        target = Target(url=server.url, credentials_folder=server.credentials_folder)
+        subject, payload = encode_conclusion(
+            id="1", source="/x", at_ns=1, data=verdict("i-1"), key="i-1"
+        )
+        async with await server.connect("processor/attribution") as log:
+            await log.publish(subject, payload)
+        async with reading(target, cell="test", where="") as live:
+            await live.until_ready()
+            assert len(tried) > 3
+            assert live.hub.connected
+            assert "i-1" in live.hub.board.incidents.by_id
 
     in_cell(tmp_path, body)
 

@@ -46,7 +46,15 @@ class Live:
             LogUnavailableError: the connection is closed for good.
         """
         while True:
-            last_seq = await self._past()
+            try:
+                last_seq = await self._past()
+            except (LogUnavailableError, InputGapError, ShortenedError):
+                if self.log.connection.client.is_closed:
+                    raise
+                self.hub.connected = False
+                self._begin_anew()
+                await asyncio.sleep(CHECK_PERIOD_S)
+                continue
             self.hub.ready = self.hub.connected = True
             self.hub.publish()
             following = asyncio.ensure_future(self._follow(last_seq + 1))
@@ -59,8 +67,11 @@ class Live:
             for task in (following, watching):
                 with suppress(asyncio.CancelledError, InputGapError, ShortenedError):
                     await task
-            self.hub.replace(Board(cell=self._cell, where=self._where))
-            self.hub.ready = False
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.hub.replace(Board(cell=self._cell, where=self._where))
+        self.hub.ready = False
 
     async def until_ready(self) -> None:
         """Return once the past has been read.

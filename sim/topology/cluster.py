@@ -75,9 +75,13 @@ class Cluster(msgspec.Struct, kw_only=True, frozen=True, dict=True):
         digits = max(3, len(str(count)))
         return tuple(f"n{number:0{digits}d}" for number in range(1, count + 1))
 
-    @cached_property
+    @property
     def node_index(self) -> Mapping[str, int]:
         """A node's place in `node_names`."""
+        return self._node_index
+
+    @cached_property
+    def _node_index(self) -> Mapping[str, int]:
         return {node: index for index, node in enumerate(self.node_names)}
 
     @cached_property
@@ -235,9 +239,13 @@ class Cluster(msgspec.Struct, kw_only=True, frozen=True, dict=True):
         """The fabric in numbers."""
         return shape_of(self.fabric, self.cluster.nodes, len(self.node.nics))
 
-    @cached_property
+    @property
     def wiring(self) -> Wiring:
         """Who is plugged into whom, in integers."""
+        return self._wiring
+
+    @cached_property
+    def _wiring(self) -> Wiring:
         return Wiring(self.shape, self.node_names, tuple(p.name for p in self.node.nic_parts()))
 
     @property

@@ -5,16 +5,31 @@ flows go around it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import msgspec
 
 from nemesis.schemas.components import gpu as gpu_name
 from nemesis.schemas.components import node as node_name
 from nemesis.schemas.errors import BadNameError
+from nemesis.schemas.observed import GpuDescribed, NicDescribed
+from nemesis.sim.topology.wiring import Wiring
 
-if TYPE_CHECKING:
-    from nemesis.sim.topology.cluster import Cluster
+
+class Parts(Protocol):
+    """What a cut asks of a cluster."""
+
+    @property
+    def node_index(self) -> Mapping[str, int]: ...
+    @property
+    def nvswitch_count(self) -> int: ...
+    @property
+    def wiring(self) -> Wiring: ...
+    def gpus_of(self, node: str) -> tuple[GpuDescribed, ...]: ...
+    def nics_of(self, node: str) -> tuple[NicDescribed, ...]: ...
+    def nic_number(self, nic: str) -> int: ...
+    def nodes_of_rack(self, rack: str) -> tuple[str, ...]: ...
+    def nodes_of_nvlink(self, domain: str) -> tuple[str, ...]: ...
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -30,7 +45,7 @@ class Cut(msgspec.Struct, frozen=True):
     """That carry nothing."""
 
 
-def cut(cluster: "Cluster", component: str) -> Cut:
+def cut(cluster: Parts, component: str) -> Cut:
     """What the failure of a component takes with it.
 
     Raises:
@@ -43,16 +58,16 @@ def cut(cluster: "Cluster", component: str) -> Cut:
     return found
 
 
-def _node(cluster: "Cluster", node: str) -> Cut | None:
+def _node(cluster: Parts, node: str) -> Cut | None:
     return _of_nodes(cluster, [node]) if node in cluster.node_index else None
 
 
-def _rack(cluster: "Cluster", rack: str) -> Cut | None:
+def _rack(cluster: Parts, rack: str) -> Cut | None:
     nodes = cluster.nodes_of_rack(rack)
     return _of_nodes(cluster, nodes) if nodes else None
 
 
-def _of_nodes(cluster: "Cluster", nodes: Iterable[str]) -> Cut:
+def _of_nodes(cluster: Parts, nodes: Iterable[str]) -> Cut:
     nodes = list(nodes)
     nics = [f"{node}/{nic.name}" for node in nodes for nic in cluster.nics_of(node)]
     return Cut(
@@ -63,21 +78,21 @@ def _of_nodes(cluster: "Cluster", nodes: Iterable[str]) -> Cut:
     )
 
 
-def _gpus(cluster: "Cluster", nodes: Iterable[str]) -> frozenset[str]:
+def _gpus(cluster: Parts, nodes: Iterable[str]) -> frozenset[str]:
     return frozenset(gpu_name(node, gpu.pci) for node in nodes for gpu in cluster.gpus_of(node))
 
 
-def _gpu(cluster: "Cluster", name: str) -> Cut | None:
+def _gpu(cluster: Parts, name: str) -> Cut | None:
     node, _, pci = name.partition("/")
     known = node in cluster.node_index and any(gpu.pci == pci for gpu in cluster.gpus_of(node))
     return Cut(gpus=frozenset({f"gpu/{name}"})) if known else None
 
 
-def _nvlink(cluster: "Cluster", name: str) -> Cut | None:
+def _nvlink(cluster: Parts, name: str) -> Cut | None:
     return _gpu(cluster, name.rpartition("/")[0])
 
 
-def _nvswitch(cluster: "Cluster", name: str) -> Cut | None:
+def _nvswitch(cluster: Parts, name: str) -> Cut | None:
     domain, _, number = name.partition("/")
     count = cluster.nvswitch_count
     if not number.isdecimal() or int(number) >= count:
@@ -86,29 +101,29 @@ def _nvswitch(cluster: "Cluster", name: str) -> Cut | None:
     return Cut(gpus=_gpus(cluster, nodes)) if nodes else None
 
 
-def _nic(cluster: "Cluster", name: str) -> Cut | None:
+def _nic(cluster: Parts, name: str) -> Cut | None:
     """Of a NIC, or of the link that is named by it."""
     if cluster.nic_number(f"nic/{name}") < 0:
         return None
     return Cut(nics=frozenset({f"nic/{name}"}), links=frozenset({f"link/{name}"}))
 
 
-def _port(cluster: "Cluster", name: str) -> Cut | None:
+def _port(cluster: Parts, name: str) -> Cut | None:
     switch, _, number = name.partition("/")
     port = cluster.wiring.port_at(switch, number)
     return _ports(cluster, [port]) if port >= 0 else None
 
 
-def _link(cluster: "Cluster", name: str) -> Cut | None:
+def _link(cluster: Parts, name: str) -> Cut | None:
     return _nic(cluster, name) or _port(cluster, name)
 
 
-def _switch(cluster: "Cluster", name: str) -> Cut | None:
+def _switch(cluster: Parts, name: str) -> Cut | None:
     at = cluster.wiring.index.get(name, -1)
     return _ports(cluster, cluster.wiring.ports(at)) if at >= 0 else None
 
 
-def _ports(cluster: "Cluster", ports: Iterable[int]) -> Cut:
+def _ports(cluster: Parts, ports: Iterable[int]) -> Cut:
     wiring, ports = cluster.wiring, list(ports)
     peers = (wiring.peer_name(port) for port in ports)
     return Cut(
@@ -117,7 +132,7 @@ def _ports(cluster: "Cluster", ports: Iterable[int]) -> Cut:
     )
 
 
-def _fabric(cluster: "Cluster", name: str) -> Cut | None:
+def _fabric(cluster: Parts, name: str) -> Cut | None:
     """A rail: every leaf of it."""
     rail = name.removeprefix("rail")
     rails = cluster.wiring.shape.rails
@@ -127,7 +142,7 @@ def _fabric(cluster: "Cluster", name: str) -> Cut | None:
     return _ports(cluster, (port for leaf in leaves for port in cluster.wiring.ports(leaf)))
 
 
-_CUTS: Final[Mapping[str, Callable[["Cluster", str], Cut | None]]] = {
+_CUTS: Final[Mapping[str, Callable[[Parts, str], Cut | None]]] = {
     "node": _node,
     "rack": _rack,
     "gpu": _gpu,

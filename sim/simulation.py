@@ -45,6 +45,7 @@ from nemesis.sim.faults.symptoms import (
 )
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.network import Network
+from nemesis.sim.jobs.parts import parts_of
 from nemesis.sim.params import Params, load_params
 from nemesis.sim.rendezvous import Rendezvous
 from nemesis.sim.telemetry.evidence import Evidence
@@ -364,6 +365,10 @@ class Simulation:
             self.lost_switches.discard(switch)
         else:
             self.lost_switches.add(switch)
+        if self.cluster.tier_of(switch) != "leaf":
+            self.network.part(parts_of(self.cluster, self.lost_switches))
+            for job in self.jobs.values():
+                job.rewired(at_ns if up else 0)
 
     def _turn_link(self, effect: LinkTurned, node: str, at_ns: int) -> None:
         """Both ends see it, and the rank behind it is cut off or reached again."""

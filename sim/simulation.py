@@ -279,15 +279,19 @@ class Simulation:
                 assert_never(effect)
 
     def _return(self, node: str, at_ns: int) -> None:
-        """Boot a node that was lost: nothing of what it ran is known to it."""
+        """Boot a node that was lost, with sound parts: nothing of what it ran is known to it."""
         if node not in self.lost_nodes:
             return
         for job in self.jobs.values():
             for rank in job.on_node(node):
                 job.fence(rank.number)
+            for index in range(-1, self.cluster.ranks_per_node):
+                job.slow(node, index, 0)
+                job.congest(node, index, 0)
         self.lost_nodes.discard(node)
         self.world[node].boot()
         for index, nic in enumerate(self.cluster.nics_of(node)):
+            self.fabric.rise(nic.switch_port, ())
             if nic.switch_port.split("/")[1] not in self.lost_switches:
                 self._turn_link(LinkTurned(index, up=True), node, at_ns)
         self.agents[node] = self._agent(node, at_ns)

@@ -76,9 +76,14 @@ class KindRun(NamedTuple):
     """(when it reached the log, what), in the log's order."""
 
 
-def planned_of(kind: str) -> FaultPlanned:
+def planned_of(kind: str, repair_s: float = 0.0) -> FaultPlanned:
     """The kind with all its defaults, only shorter."""
-    document = {"kind": kind, "after_s": BEGINS_S, **_SHORT.get(kind, {})}
+    document = {
+        "kind": kind,
+        "after_s": BEGINS_S,
+        "repair_s": repair_s,
+        **_SHORT.get(kind, {}),
+    }
     if kind in ON_SPARE:
         document["node"] = "spare"
     planned: FaultPlanned = msgspec.convert(document, FaultPlanned)
@@ -86,9 +91,11 @@ def planned_of(kind: str) -> FaultPlanned:
 
 
 @cache
-def kind_run(kind: str, seed: int = 7, *, after_s: float = AFTER_S) -> KindRun:
+def kind_run(
+    kind: str, seed: int = 7, *, after_s: float = AFTER_S, repair_s: float = 0.0
+) -> KindRun:
     """One run; equal arguments give equal observations."""
-    faults = plan_faults(CLUSTER, [planned_of(kind)], seed)
+    faults = plan_faults(CLUSTER, [planned_of(kind, repair_s)], seed)
     with tempfile.TemporaryDirectory() as folder:
         simulation = Simulation(
             CLUSTER,

@@ -7,6 +7,7 @@ evidence, not what anybody makes of it. `python -m tests.fault_kinds` prints wha
 import pytest
 
 from nemesis.schemas.components import node_of
+from nemesis.schemas.observed import FabricSampled
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.planned import KINDS
 from nemesis.sim.faults.symptoms import KernelLine, RankDies, RankGivesUp, RankPrints
@@ -15,6 +16,7 @@ from nemesis.sim.params import load_params
 from nemesis.sim.truth.evidence import Weigher
 from tests.kind_runs import CLUSTER, DEFECTS, SILENCE_S, KindRun, kind_run, planned_of
 
+SECOND = 1_000_000_000
 CASCADES = {
     "xid79",
     "nic-dead",
@@ -80,6 +82,34 @@ def test_whoever_is_loud_elsewhere_is_named_as_innocent(kind: str) -> None:
         is_loud = isinstance(symptom.effect, KernelLine | RankDies | RankGivesUp | RankPrints)
         if is_loud and symptom.node != fault.node:
             assert symptom.node in nodes, symptom
+
+
+@pytest.mark.parametrize("kind", ["xid79", "port-down", "row-remap-pending", "pcie-degraded"])
+def test_what_is_mended_shows_nothing_any_more_and_its_node_has_another_boot(kind: str) -> None:
+    run = kind_run(kind, repair_s=2.0)
+    assert run.truth.repaired_ns > run.truth.began_ns
+    node = run.truth.node
+    told = [each for _, each in run.observations if each.node == node]
+    assert len({each.boot_id for each in told}) == 2
+    after = [(at, each) for at, each in run.observations if at > run.truth.repaired_ns + SECOND]
+    (fault,) = plan_faults(CLUSTER, [planned_of(kind)], seed=7)
+    weigher = Weigher([fault], load_params().truth, start_ns=START_NS)
+    for now_ns, fact in after:
+        weigher.take(now_ns, fact)
+    (weighed,) = weigher.weighings()
+    assert not [at for at in weighed.delivered if fault.evidence[at].decisive]
+
+
+def test_a_switch_that_is_mended_tells_its_ports_again() -> None:
+    run = kind_run("switch-down", repair_s=4.0)
+    polls = [
+        each
+        for at, each in run.observations
+        if isinstance(each, FabricSampled) and at > run.truth.repaired_ns
+    ]
+    mine = [each for each in polls if each.switch == run.truth.culprit]
+    assert mine
+    assert all(port.up for port in mine[-1].ports)
 
 
 def ranks_on(node: str) -> list[str]:

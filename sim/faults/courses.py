@@ -30,12 +30,13 @@ from nemesis.sim.faults.course import Course
 from nemesis.sim.faults.plan import Planned, Right
 from nemesis.sim.faults.planned import FaultPlanned
 from nemesis.sim.faults.scenario import BadScenarioError
-from nemesis.sim.faults.symptoms import Fault
+from nemesis.sim.faults.symptoms import Fault, NodeLost, NodeReturned, SwitchLost, SwitchReturned
 from nemesis.sim.faults.target import MS, Target, draw_target
 from nemesis.sim.topology.cluster import Cluster
 
 DAY_S: Final = 86_400.0
 REPEATS_MAX: Final = 10_000
+BOOT_NS: Final = 30_000 * MS  # modelled: minutes on a real node
 
 _COURSES: Final[Mapping[str, Callable[[Any, Target, Random], Course]]] = {
     "xid79": gpu.xid79,
@@ -148,6 +149,8 @@ def _repeated(
 def _fault(cluster: Cluster, planned: Planned, random: Random) -> Fault:
     target = draw_target(cluster, planned, random)
     course = _COURSES[planned.kind](planned, target, random)
+    if planned.repair_s and course.ends_ns < 0:
+        _mend(course, round(planned.repair_s * 1e9))
     names = target.names() | course.names
     answer = planned.answer
     right = answer if isinstance(answer, Right) else None
@@ -175,6 +178,26 @@ def _fault(cluster: Cluster, planned: Planned, random: Random) -> Fault:
         innocent=tuple(each for each in course.innocent if each not in guilty),
         repaired_ns=began_ns + course.ends_ns if course.ends_ns >= 0 else -1,
     )
+
+
+def _mend(course: Course, at_ns: int) -> None:
+    """What was lost is replaced: a switch forwards again, a node is booted with sound parts.
+
+    What would have shown only later never comes.
+    """
+    course.symptoms = [each for each in course.symptoms if each.after_ns < at_ns]
+    course.causes = [each for each in course.causes if each.after_ns < at_ns]
+    course.evidence = [each for each in course.evidence if each.after_ns < at_ns]
+    effects = [(each.node, each.effect) for each in course.symptoms]
+    switches = [(node, effect.switch) for node, effect in effects if isinstance(effect, SwitchLost)]
+    for node, switch in switches:
+        course.at(at_ns, SwitchReturned(switch), node=node)
+    if not switches:
+        gone = [node for node, effect in effects if isinstance(effect, NodeLost)]
+        for node in gone or [course.node]:
+            course.at(at_ns, NodeLost(), node=node)
+            course.at(at_ns + BOOT_NS, NodeReturned(), node=node)
+    course.ends_ns = at_ns + (0 if switches else BOOT_NS)
 
 
 def _named(patterns: Sequence[str], names: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

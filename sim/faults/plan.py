@@ -61,6 +61,10 @@ class Planned(
     per_node_day: Annotated[float, msgspec.Meta(ge=0.0, le=100_000.0)] = 0.0
     """In place of `times`: as many as come in the run at this rate, at times that are drawn."""
 
+    repair_s: Seconds = 0.0
+    """After so long somebody mends it: the node is taken out and boots again, or the switch does;
+    0: not in this run."""
+
     @property
     def kind(self) -> str:
         """As in a file."""

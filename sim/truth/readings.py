@@ -42,6 +42,7 @@ _STATE_CHANNELS: Final[Mapping[str, tuple[str, ...]]] = {
     "nic": NIC_STATE_CHANNELS,
 }
 _RANK: Final = STEP_CHANNELS.index("rank")
+_STEP: Final = STEP_CHANNELS.index("step")
 
 
 class Reading(NamedTuple):
@@ -60,7 +61,7 @@ def readings(fact: Observation, expected: Expected) -> Iterator[Reading]:
     """
     match fact:
         case SampleTaken() | DeviceStateRead():
-            yield from column(fact, expected.sign)
+            yield from column(fact, expected.sign, by_step=expected.shows == "differs")
         case FabricSampled():
             for port in fact.ports:
                 yield Reading(port.port, int(getattr(port, expected.sign)))
@@ -89,8 +90,13 @@ def _said(fact: Observation, sign: str) -> Iterator[Reading]:
             return
 
 
-def column(fact: SampleTaken | DeviceStateRead, sign: str) -> Iterator[Reading]:
-    """A channel of a sample, `gpu.temp_c`, row by row; of steps each row is a rank."""
+def column(
+    fact: SampleTaken | DeviceStateRead, sign: str, *, by_step: bool = False
+) -> Iterator[Reading]:
+    """A channel of a sample, `gpu.temp_c`, row by row; of steps each row is a rank.
+
+    `by_step`: what ranks read in one step is to be compared, nodes are polled in different ones.
+    """
     block, _, channel = sign.partition(".")
     names = (_STATE_CHANNELS if isinstance(fact, DeviceStateRead) else _CHANNELS)[block]
     matrix = _matrix(fact, block)
@@ -98,8 +104,9 @@ def column(fact: SampleTaken | DeviceStateRead, sign: str) -> Iterator[Reading]:
         return
     values = matrix[:, names.index(channel)]
     whose = matrix[:, _RANK] if block == "steps" else range(len(values))
-    for row, value in zip(whose, values, strict=True):
-        yield Reading(str(row), int(value))
+    kinds = [f"/{step}" for step in matrix[:, _STEP]] if by_step and block == "steps" else None
+    for at, (row, value) in enumerate(zip(whose, values, strict=True)):
+        yield Reading(f"{row}{kinds[at] if kinds else ''}", int(value))
 
 
 def _matrix(fact: SampleTaken | DeviceStateRead, block: str) -> Any:

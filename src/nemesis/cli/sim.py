@@ -59,14 +59,12 @@ def sim(
     from nemesis.sim.faults.schedule import Span, scheduled
     from nemesis.sim.params import DEFAULT as PARAMS
     from nemesis.sim.params import load_params
-    from nemesis.sim.recorded import write_recording
     from nemesis.sim.topology.cluster_file import DEFAULT, load_cluster
-    from nemesis.sim.truth.ledger_file import write_ledger
     from nemesis.sim.what_if import what_if
 
-    described = load_cluster(cluster or DEFAULT)
     if sum(map(bool, (scenario, trace, rates))) != 1:
         raise typer.BadParameter("expected one of --scenario, --trace and --rates")
+    described = load_cluster(cluster or DEFAULT)
     if scenario:
         planned, skipped = scenario_named(scenario), {}
     else:
@@ -74,10 +72,7 @@ def sim(
         schedule = scheduled(described, span, trace=trace, rates=rates, seed=seed)
         planned, skipped = schedule.scenario, schedule.skipped
     found = what_if(described, planned, load_params(params or PARAMS), seed=seed, defects=defects)
-    if record is not None:
-        write_recording(record, found.run.records, force=True)
-    if ledger is not None:
-        write_ledger(ledger, found.ledger)
+    _keep(found, record, ledger)
     if json:
         print_json(_document(found))
     else:
@@ -85,6 +80,16 @@ def sim(
         for what, count in sorted(skipped.items()):
             say(f"not simulated: {count} x {what}, no kind of fault stands for it")
     raise typer.Exit(0 if found.holds else 1)
+
+
+def _keep(found: "WhatIf", record: Path | None, ledger: Path | None) -> None:
+    from nemesis.sim.recorded import write_recording
+    from nemesis.sim.truth.ledger_file import write_ledger
+
+    if record is not None:
+        write_recording(record, found.run.records, force=True)
+    if ledger is not None:
+        write_ledger(ledger, found.ledger)
 
 
 def _tell(cluster: "Cluster", scenario: "Scenario", found: "WhatIf") -> None:

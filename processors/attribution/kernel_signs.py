@@ -12,7 +12,7 @@ Linux drivers/net/bonding/bond_main.c, net/ipv6/addrconf.c and the drivers' own.
 import re
 from typing import Final
 
-from nemesis.processors.attribution.kernel_messages import KernelMessage
+from nemesis.processors.attribution.kernel_messages import KernelMessage, parse
 from nemesis.schemas.components import pci_address
 
 PRIORITY_ERR: Final = 3  # KERN_ERR; smaller is worse
@@ -22,9 +22,40 @@ _SIGN: Final = re.compile(
     r"error|\bfail(?!over)|\bfatal|\babort|\btime(?:d )?-?out|\breset|\bunplugged|\boffline|panic"
     r"|corrupt|\bstuck\b|\bdenied\b|\bdown\b|\bdead\b|\bhung\b|\bhangs?\b|\blost\b|not respond"
     r"|\bunreachable|above threshold|throttled|call trace|\boops\b|\bbug: |compromised"
-    r"|unrecover|uncorrect",
+    r"|unrecover|uncorrect|NVRM: Xid\b",
     re.IGNORECASE,
 )
+_STEMS: Final = (
+    "error",
+    "fail",
+    "fatal",
+    "abort",
+    "time",
+    "reset",
+    "unplugged",
+    "offline",
+    "panic",
+    "corrupt",
+    "stuck",
+    "denied",
+    "down",
+    "dead",
+    "hung",
+    "hang",
+    "lost",
+    "not respond",
+    "unreachable",
+    "above threshold",
+    "throttled",
+    "call trace",
+    "oops",
+    "bug: ",
+    "compromised",
+    "unrecover",
+    "uncorrect",
+    "xid",
+)
+"""A part of each alternative of _SIGN: to look for these is ten times as fast."""
 _HARMLESS: Final = re.compile(
     # what the firmware and the boot loader handed over
     r"\bcommand line: |^(?:ERST|EINJ|HEST|GHES|tsc|clocksource|hpet|kvm|ima|integrity|evm): "
@@ -61,7 +92,8 @@ _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 def sign_in(text: str, priority: int) -> KernelMessage | None:
     """The sign of trouble in a line that no rule explains, None where there is none."""
-    link = _LINK.search(text)
+    lower = text.lower()
+    link = _LINK.search(text) if "link" in lower else None
     if link is not None and link[1].lower() not in _NO_PORTS:
         device = _PCI.search(text)
         return KernelMessage(
@@ -69,8 +101,15 @@ def sign_in(text: str, priority: int) -> KernelMessage | None:
             device=pci_address(device[1]) if device else "",
             label=link[1],
         )
-    if priority > PRIORITY_ERR and not _SIGN.search(text):
+    if priority > PRIORITY_ERR and not (
+        any(stem in lower for stem in _STEMS) and _SIGN.search(text)
+    ):
         return None
     if _HARMLESS.search(text):
         return None
     return KernelMessage(kind="not_understood", label=_NUMBER.sub("0", text)[:KIND_CHARS_MAX])
+
+
+def is_telling(text: str, priority: int) -> bool:
+    """Whether a line says anything to any rule."""
+    return parse(text) is not None or sign_in(text, priority) is not None

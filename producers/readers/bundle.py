@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
@@ -75,6 +75,8 @@ class Bundle(msgspec.Struct):
     """Where each file lies, by the name that reports use."""
     spools: list[IO[bytes]] = []
     """What came through pipes; a file lies there as long as it is open."""
+    on_read: Callable[[int], None] = lambda read_bytes: None
+    """Hears how many bytes more of a long file were read."""
 
     @property
     def read_count(self) -> int:
@@ -83,7 +85,9 @@ class Bundle(msgspec.Struct):
         return len({*files, *(each.file for each in self.texts)})
 
 
-def read_bundle(roots: Sequence[Path]) -> Bundle:
+def read_bundle(
+    roots: Sequence[Path], on_read: Callable[[int], None] = lambda read_bytes: None
+) -> Bundle:
     """Read files and folders. Names are relative to the folder given, or as given for a file.
 
     Raises:
@@ -94,7 +98,7 @@ def read_bundle(roots: Sequence[Path]) -> Bundle:
             is_pipe(root)
         except OSError as error:
             raise NoSuchPathError(f"{root}: {_why(error)}", hint="check the path") from error
-    bundle = Bundle([], [], [], [], {})
+    bundle = Bundle([], [], [], [], {}, on_read=on_read)
     several = len(roots) > 1
     for root in roots:
         prefix = f"{root.as_posix()}/" if several and root.is_dir() else ""
@@ -182,13 +186,13 @@ def _read(path: Path, file: str, bundle: Bundle) -> None:
 
 def _read_lines(path: Path, file: str, bundle: Bundle) -> None:
     """A text is read twice: for what is a kernel's, and for what the rest says."""
-    log = read_kernel_log(path, file) if is_kernel_log(path) else None
+    log = read_kernel_log(path, file, bundle.on_read) if is_kernel_log(path) else None
     if log is not None:
         bundle.logs.append(log)
     if log is not None and log.skimmed:
         return  # a kernel log too long to be a report that holds other things
     certain = {number for number, line in log.lines if is_kernels(line)} if log else set()
-    text = read_text_file(path, file, certain)
+    text = read_text_file(path, file, certain, bundle.on_read)
     if text is not None:
         bundle.texts.append(text)
         claimed = {note.number for note in text.notes}

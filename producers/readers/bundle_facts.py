@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from nemesis.processors.attribution.kernel_signs import is_telling
 from nemesis.producers.readers.bundle import Bundle, DumpFile
 from nemesis.producers.readers.kernel_log import WHOLE_LINES_MAX
 from nemesis.producers.readers.placing import newest_wall_ns, placed
@@ -21,6 +22,8 @@ from nemesis.schemas.facts import observation_id
 from nemesis.schemas.observed import CollectiveRecorded, KernelLineLogged, Observation
 from nemesis.schemas.rank_ranges import format_ranks
 
+TOLD_WHOLE_MAX: Final = 10_000
+"""Of more kernel lines than this only those become facts that say something to a processor."""
 START_NS: Final = 1  # the reader's life: all facts of a bundle are one producer's
 
 
@@ -67,7 +70,10 @@ class BundleFacts:
 
     def __iter__(self) -> Iterator[Observation]:
         numbers: Counter[tuple[str, str]] = Counter()
-        kernel = (self._kernel_fact(event, numbers) for event in self.timeline.events)
+        events = self.timeline.events
+        if len(events) > TOLD_WHOLE_MAX:
+            events = [each for each in events if is_telling(each.line.text, each.line.priority)]
+        kernel = (self._kernel_fact(event, numbers) for event in events)
         collective = (
             fact
             for run in sorted(self.runs, key=lambda run: run.at_ns)

@@ -5,7 +5,7 @@ JSON (journald, container runtimes) may alternate. The file is streamed; what is
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -60,7 +60,9 @@ class KernelLog(msgspec.Struct):
     """The file is so long that of its later part only telling lines were read."""
 
 
-def read_kernel_log(path: Path, file: str) -> KernelLog | None:
+def read_kernel_log(
+    path: Path, file: str, on_read: Callable[[int], None] = lambda read_bytes: None
+) -> KernelLog | None:
     """The kernel lines of a file, or None if no line of it is a kernel's.
 
     Raises:
@@ -69,7 +71,9 @@ def read_kernel_log(path: Path, file: str) -> KernelLog | None:
     log = KernelLog(file=file, lines=[])
     certain_count = other_count = 0
     with opened(path) as stream:
-        numbered = numbered_lines(stream, whole_count=WHOLE_LINES_MAX, then=_TELLING)
+        numbered = numbered_lines(
+            stream, whole_count=WHOLE_LINES_MAX, then=_TELLING, on_read=on_read
+        )
         for number, line in _parsed(numbered):
             log.skimmed = number > WHOLE_LINES_MAX
             if line is None or line.from_kernel is False:

@@ -92,7 +92,12 @@ def is_text(path: Path) -> bool:
     return bool(head) and head.count(0) * 50 < len(head)
 
 
-def read_text_file(path: Path, file: str, without: Collection[int] = ()) -> TextFile | None:
+def read_text_file(
+    path: Path,
+    file: str,
+    without: Collection[int] = (),
+    on_read: Callable[[int], None] = lambda read_bytes: None,
+) -> TextFile | None:
     """What a file holds for one of the readers, or None where no line means anything to any.
 
     `without`: numbers of lines that are a kernel's.
@@ -103,7 +108,9 @@ def read_text_file(path: Path, file: str, without: Collection[int] = ()) -> Text
     found = TextFile(file, [])
     readers = [make() for make in READERS]
     with opened(path) as stream:
-        for number, raw in numbered_lines(stream, whole_count=WHOLE_LINES_MAX, then=_TELLING):
+        for number, raw in numbered_lines(
+            stream, whole_count=WHOLE_LINES_MAX, then=_TELLING, on_read=on_read
+        ):
             found.skimmed = number > WHOLE_LINES_MAX
             if number in without or _BLANK.match(raw):
                 continue

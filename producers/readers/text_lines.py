@@ -5,7 +5,7 @@ what is not UTF-8 becomes a replacement character.
 """
 
 import gzip
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -15,6 +15,7 @@ BLOCK_BYTES: Final = 4 * 1024 * 1024
 # what splitlines breaks at besides \n, \r\n and \r; searching for each is ten times as fast as one
 # regular expression, and a gigabyte has to be read within a minute
 _ODD_BREAKS: Final = tuple(each.encode() for each in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
+_ODD_ASCII_BREAKS: Final = tuple(each for each in _ODD_BREAKS if each.isascii())
 
 
 def opened(path: Path) -> BinaryIO:
@@ -29,9 +30,16 @@ def opened(path: Path) -> BinaryIO:
 
 
 def numbered_lines(
-    stream: BinaryIO, *, whole_count: int, then: Collection[bytes]
+    stream: BinaryIO,
+    *,
+    whole_count: int,
+    then: Collection[bytes],
+    on_read: Callable[[int], None] = lambda read_bytes: None,
 ) -> Iterator[tuple[int, str]]:
-    """(number from 1, text) of the first `whole_count` lines, then of those with one of `then`."""
+    """(number from 1, text) of the first `whole_count` lines, then of those with one of `then`.
+
+    `on_read` hears how many bytes more were read, now and then.
+    """
     number = read_bytes = 0
     cut = False
     while number < whole_count:
@@ -50,6 +58,7 @@ def numbered_lines(
         if not block:
             return
         read_bytes += len(block)
+        on_read(len(block))
         for line, text in _found(block, then):
             yield number + line, text
         number += _line_count(block)
@@ -104,7 +113,10 @@ def _places(block: bytes, word: bytes) -> Iterator[int]:
 
 
 def _breaks_oddly(block: bytes) -> bool:
-    return block.count(b"\r") != block.count(b"\r\n") or any(each in block for each in _ODD_BREAKS)
+    if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
+        return True
+    odd = _ODD_ASCII_BREAKS if block.isascii() else _ODD_BREAKS
+    return any(each in block for each in odd)
 
 
 def _line_count(block: bytes) -> int:

@@ -1,5 +1,8 @@
 """`nemesis triage PATH...`: which part is at fault, from files alone."""
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from nemesis.views.triage_answer import Alternative, Citation, Triage
 
 _TEXT_CHARS_MAX = 2000
+_LONG_BYTES = 200_000_000  # some seconds
 
 
 def triage(
@@ -23,12 +27,12 @@ def triage(
     force: bool = typer.Option(False, "--force", help="Replace the page."),
     json: bool = typer.Option(False, "--json", help="Print one JSON document."),
 ) -> None:
-    """Name the part at fault from kernel logs and flight-recorder dumps.
+    """Name the part at fault from what people have of a dead job.
 
-    Reads what is in the files, whatever their names: dmesg, journalctl, /dev/kmsg and syslog
-    output, also through containers and gzip, and PyTorch flight-recorder dumps, pickle or JSON.
-    A dash is the standard input: dmesg | nemesis triage -. Files that it cannot read are named.
-    Needs no server and changes nothing.
+    Reads what is in the files, whatever their names: kernel logs in any form, flight-recorder
+    dumps, the job's output, nvidia-smi, DCGM, port counters, settings of hosts, step times and
+    tests; docs/triage.md has the list. A dash is the standard input: dmesg | nemesis triage -.
+    Files that it cannot read are named. Needs no server and changes nothing.
 
     Exit status: 0 no fault, 1 a finding (a part, a class, or insufficient evidence), 2 wrong usage
     or no such path, 3 nothing could be read.
@@ -38,7 +42,8 @@ def triage(
     from nemesis.producers.readers.bundle import read_bundle
     from nemesis.views.triage_text import text_of
 
-    bundle = read_bundle(paths)
+    with _progress(paths) as on_read:
+        bundle = read_bundle(paths, on_read)
     answer = answer_to(bundle)
     if html is not None:
         from nemesis.views.report.place import place_page
@@ -52,6 +57,18 @@ def triage(
     if not bundle.read_count:
         raise typer.Exit(3)
     raise typer.Exit(0 if answer.verdict == "no-fault" else 1)
+
+
+@contextmanager
+def _progress(paths: list[Path]) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, where there is so much to read that somebody would wait for it."""
+    files = [each for path in paths for each in (path.rglob("*") if path.is_dir() else [path])]
+    size_bytes = sum(each.stat().st_size for each in files if each.is_file())
+    if size_bytes < _LONG_BYTES or not sys.stderr.isatty():
+        yield lambda read_bytes: None
+        return
+    with typer.progressbar(length=size_bytes, label="reading", file=sys.stderr) as bar:
+        yield bar.update
 
 
 def triage_paths(paths: list[Path]) -> "Triage":

@@ -3,9 +3,11 @@
 import gzip
 from pathlib import Path
 
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nemesis.producers.readers.bundle import read_bundle
 from nemesis.producers.readers.text_lines import LINE_BYTES_MAX, lines_at, numbered_lines, opened
 
 NONE: tuple[bytes, ...] = ()
@@ -51,3 +53,19 @@ def test_a_gzip_file_is_read_as_what_it_holds(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"one\nmark\n"))
     assert read(path, whole_count=1, then=MARK) == [(1, "one"), (2, "mark")]
     assert lines_at(path, {2}) == {2: "mark"}
+
+
+def test_a_zstd_file_is_read_like_the_text_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "packed"
+    path.write_bytes(zstandard.ZstdCompressor().compress(b"one\ntwo\n" * 5000))
+    with opened(path) as stream:
+        lines = list(numbered_lines(stream, whole_count=20_000, then=()))
+    assert (len(lines), lines[-1]) == (10_000, (10_000, "two"))
+    assert lines_at(path, {2}) == {2: "two"}
+
+
+def test_a_zstd_file_that_is_cut_or_broken_is_unread_with_the_reason(tmp_path: Path) -> None:
+    whole = zstandard.ZstdCompressor().compress(b"[    1.000001] NVRM: Xid\n" * 9000)
+    (tmp_path / "broken").write_bytes(whole[:8] + b"\xff" * 40)
+    bundle = read_bundle([tmp_path])
+    assert [each.file for each in bundle.unread] == ["broken"]

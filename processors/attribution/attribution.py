@@ -78,6 +78,7 @@ class Attribution:
         "setting",
         "step_times",
         "trial",
+        "stack",
         "spool",
         "tick",
         "job_submitted",
@@ -130,7 +131,7 @@ class Attribution:
                 state.links.take_fabric(fact, state.inventory)
                 state.pauses.take_fabric(fact, state.inventory)
                 return ()
-            case "log" | "counters" | "setting" | "step_times" | "trial":
+            case "log" | "counters" | "setting" | "step_times" | "trial" | "stack":
                 state.reports.take(fact, state.inventory)
                 if fact.kind == "step_times":
                     state.step_times.take(fact)

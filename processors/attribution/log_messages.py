@@ -21,6 +21,7 @@ LogKind = Literal[
     "group_state",
     "call_differs",
     "stuck_in_host",
+    "communicator",
     "launched",
     "missing_rank",
     "culprit_rank",
@@ -90,6 +91,9 @@ _FINGERPRINT: Final = re.compile(
     r"OpType=(\w+)(?:, TensorShape=\[([\d, ]*)\])?"
 )
 _STUCK_IN_HOST: Final = re.compile(r"watchdog got stuck for (\d+) seconds|GIL induced hang")
+_COMMUNICATOR: Final = re.compile(
+    r"(?:Communicator |#\d+-\d+ \()([0-9a-f]{8,})\)?:? *(?:.*\b(MISMATCH)\b)?"
+)
 _LAUNCHED: Final = re.compile(r"Rank (\d+) has launched up to operation (\d+)")
 _MISSING: Final = re.compile(
     r"\bmissing ranks?:? \{([\d, ]+)\}|[Rr]anks? \[?([\d, ]+?)\]? (?:is|are) the lagging rank"
@@ -239,6 +243,8 @@ def _call_differs(text: str) -> LogMessage | None:
 def _launched(text: str) -> LogMessage | None:
     if match := _LAUNCHED.search(text):
         return LogMessage("launched", _rank(match[1]), _small(match[2]))
+    if match := _COMMUNICATOR.match(text):
+        return LogMessage("communicator", device=match[1], what=match[2] or "")
     if match := _NEVER.search(text):
         return LogMessage("never_created", _rank(match[1]), _small(match[2]))
     if match := _MISSING.search(text):

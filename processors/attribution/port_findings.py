@@ -44,6 +44,8 @@ _BROKEN: Final = frozenset(
         "module_bus_stuck",
         "roce_adp_retrans_to",
         "req_transport_retries_exceeded",
+        "sai_port_stat_if_in_errors",
+        "sai_port_stat_if_in_fec_not_correctable_frames",
     }
 )
 _DOWN: Final = re.compile(r"\bDOWN\b|\bDown\b|PORT_DOWN|Polling|Disabled")

@@ -18,6 +18,7 @@ from nemesis.processors.attribution.pace_findings import judge_pace
 from nemesis.processors.attribution.port_findings import judge_ports
 from nemesis.processors.attribution.program_findings import judge_program
 from nemesis.processors.attribution.report_rules import Rule
+from nemesis.processors.attribution.stack_findings import judge_stacks
 from nemesis.processors.attribution.state import State
 from nemesis.processors.attribution.trial_findings import judge_trials
 from nemesis.processors.attribution.unexplained_findings import judge_unexplained
@@ -34,6 +35,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     judge_ports,
     judge_program,
     judge_watchdogs,
+    judge_stacks,
     judge_trials,
     judge_pace,
 )

@@ -26,6 +26,7 @@ SETTINGS_MAX: Final = 16_384
 COUNTERS_MAX: Final = 65_536
 TRIALS_MAX: Final = 4096
 STEPS_MAX: Final = 4096
+STACKS_MAX: Final = 4096
 
 
 class Said(msgspec.Struct, frozen=True, array_like=True):
@@ -85,6 +86,17 @@ class Paced(msgspec.Struct, frozen=True, array_like=True):
     proof: Proof
 
 
+class Stacked(msgspec.Struct, frozen=True, array_like=True):
+    """Where one thread of a process was."""
+
+    node: str
+    rank: int
+    pid: int
+    thread: str
+    frames: tuple[str, ...]
+    proof: Proof
+
+
 class JobReports(msgspec.Struct):
     """What was told of one job."""
 
@@ -95,6 +107,7 @@ class JobReports(msgspec.Struct):
     counters: dict[str, Counted] = {}
     trials: list[Tried] = []
     paces: list[Paced] = []
+    stacks: list[Stacked] = []
     changed_ns: int = 0
     judged: bool = True
 
@@ -108,6 +121,7 @@ class Told(msgspec.Struct, frozen=True):
     counters: list[Counted]
     trials: list[Tried]
     paces: list[Paced]
+    stacks: list[Stacked]
 
     def of(self, *kinds: str) -> list[Said]:
         """Lines of these kinds, in the order in which they came."""
@@ -134,6 +148,8 @@ class Reports(msgspec.Struct):
                 taken = _take_counters(reports, fact)
             case "trial":
                 taken = _take_trial(reports, fact)
+            case "stack":
+                taken = _take_stack(reports, fact)
             case "step_times":
                 taken = _take_pace(reports, fact)
         if taken:
@@ -158,6 +174,7 @@ class Reports(msgspec.Struct):
                 counters=[each for part in parts for each in part.counters.values()],
                 trials=[each for part in parts for each in part.trials],
                 paces=[each for part in parts for each in part.paces],
+                stacks=[each for part in parts for each in part.stacks],
             )
         for each in news:
             each.judged = True
@@ -250,4 +267,15 @@ def _take_pace(reports: JobReports, fact: Fact) -> bool:
     data_ns = data.data_ns[0] if data.data_ns else -1
     proof = Proof(fact.id, fact.seq, "")
     reports.paces.append(Paced(data.step, data.step_ns[0], data_ns, proof))
+    return True
+
+
+def _take_stack(reports: JobReports, fact: Fact) -> bool:
+    data = fact.data
+    if len(reports.stacks) >= STACKS_MAX or not data.frames:
+        return False
+    proof = Proof(fact.id, fact.seq, "")
+    reports.stacks.append(
+        Stacked(fact.key, data.rank, data.pid, data.thread, data.frames[:16], proof)
+    )
     return True

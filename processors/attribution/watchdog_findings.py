@@ -106,9 +106,19 @@ def _words(said: Said) -> str:
 def _behind(told: Told) -> list[Finding | None]:
     """Who enqueued less than all others of the same group."""
     groups: dict[str, dict[int, Said]] = {}
-    for each in told.of("launched", "group_state"):
-        groups.setdefault(each.message.device, {})[each.rank] = each
-    found = [_least(told, positions) for positions in groups.values()]
+    communicator, differs = "", bool(told.of("timeout"))
+    for each in told.of("communicator", "launched", "group_state"):
+        message = each.message
+        if message.kind == "communicator":
+            # ranks of a healthy job differ by an operation at any moment: RAS says if it is more
+            communicator, differs = message.device, differs or bool(message.what)
+        else:
+            groups.setdefault(message.device or communicator, {})[each.rank] = each
+    found = [
+        _least(told, positions)
+        for positions in groups.values()
+        if differs or any(each.message.kind == "group_state" for each in positions.values())
+    ]
     return [*found, _never_called(told)]
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from nemesis.producers.flight_recorder import BadDumpError, Dump, read_dump
 from nemesis.producers.readers.dump_file import load_json, load_pickle
+from nemesis.producers.readers.json_file import read_json_file
 from nemesis.producers.readers.kernel_log import (
     KernelLog,
     is_kernel_log,
@@ -176,6 +177,8 @@ def _read(path: Path, file: str, bundle: Bundle) -> None:
         bundle.dumps.append(dump)
     elif is_own_answer(path):
         bundle.unread.append(Unread(file, OWN_ANSWER))
+    elif _JSON.match(head) and (told := read_json_file(path, file)) is not None:
+        bundle.texts.append(told)
     elif is_other_json(path):
         bundle.unread.append(Unread(file, OTHER_JSON))
     elif not is_text(path):

@@ -22,6 +22,7 @@ from nemesis.producers.readers.host.units import Units
 from nemesis.producers.readers.jobs.program_log import ProgramLog
 from nemesis.producers.readers.jobs.progress import Progress
 from nemesis.producers.readers.jobs.scheduler_nodes import SchedulerNodes
+from nemesis.producers.readers.jobs.stacks import Stacks
 from nemesis.producers.readers.nic.adapters import Adapters
 from nemesis.producers.readers.nic.gids import Gids
 from nemesis.producers.readers.nic.port_counters import PortCounters
@@ -59,6 +60,7 @@ READERS: Final[tuple[Callable[[], Reader], ...]] = (
     PcieSettings,
     Gids,
     PortCounters,
+    Stacks,
     SchedulerNodes,
     Bandwidth,
     StepTimes,

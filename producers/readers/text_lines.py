@@ -5,9 +5,12 @@ what is not UTF-8 becomes a replacement character.
 """
 
 import gzip
+import io
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, cast
+
+from nemesis.producers.readers.zstd_file import ZstdFile
 
 LINE_BYTES_MAX: Final = 64 * 1024  # the rest of a longer line is dropped
 READ_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024  # also bounds what a small .gz can become
@@ -19,14 +22,18 @@ _ODD_ASCII_BREAKS: Final = tuple(each for each in _ODD_BREAKS if each.isascii())
 
 
 def opened(path: Path) -> BinaryIO:
-    """The file's bytes, unpacked where it is a gzip file.
+    """The file's bytes, unpacked where it is a gzip or a zstd file.
 
     Raises:
         OSError: it cannot be opened.
     """
     with path.open("rb") as stream:
-        packed = stream.read(2) == b"\x1f\x8b"
-    return cast(BinaryIO, gzip.open(path)) if packed else path.open("rb")
+        magic = stream.read(4)
+    if magic[:2] == b"\x1f\x8b":
+        return cast(BinaryIO, gzip.open(path))
+    if magic == b"\x28\xb5\x2f\xfd":
+        return cast(BinaryIO, io.BufferedReader(ZstdFile(path)))
+    return path.open("rb")
 
 
 def numbered_lines(

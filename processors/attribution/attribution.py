@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from nemesis.processors.attribution import placing
 from nemesis.processors.attribution.certainty import CLASS_PPM_MIN, NAMED_PPM_MIN
 from nemesis.processors.attribution.exits import is_own_death, signal_of
-from nemesis.processors.attribution.findings import MEMORY_LOST, OFF_BUS, RANK_EXITED, Proof
+from nemesis.processors.attribution.findings import RANK_EXITED, Proof
 from nemesis.processors.attribution.holdback import Held
 from nemesis.processors.attribution.incidents import LINK_KINDS, Clue, Exit, Incident, Support
-from nemesis.processors.attribution.kernel_messages import KernelMessage, parse
+from nemesis.processors.attribution.kernel_messages import parse
 from nemesis.processors.attribution.kernel_rules import DOUBLE_BIT_XID, role_of
 from nemesis.processors.attribution.kernel_signs import sign_in
 from nemesis.processors.attribution.open_incidents import HOLD_NS, JOIN_NS, QUIET_NS, SECOND_NS
@@ -35,6 +35,8 @@ from nemesis.processors.attribution.sample_batch import (
     stacked,
 )
 from nemesis.processors.attribution.state import State, decoder, encoder
+from nemesis.processors.attribution.step_states import step_block
+from nemesis.processors.attribution.urgency import is_certain, is_first
 from nemesis.processors.attribution.verdicts import refuted, verdict_of
 from nemesis.schemas import components
 from nemesis.schemas.errors import MalformedFactError
@@ -79,6 +81,7 @@ class Attribution:
         "step_times",
         "trial",
         "stack",
+        "device_state",
         "spool",
         "tick",
         "job_submitted",
@@ -131,10 +134,15 @@ class Attribution:
                 state.links.take_fabric(fact, state.inventory)
                 state.pauses.take_fabric(fact, state.inventory)
                 return ()
+            case "device_state":
+                state.device_states.take(fact)
+                return ()
             case "log" | "counters" | "setting" | "step_times" | "trial" | "stack":
                 state.reports.take(fact, state.inventory)
                 if fact.kind == "step_times":
                     state.step_times.take(fact)
+                if fact.kind == "setting":
+                    state.differences.take(fact)
                 return ()
             case "kernel" | "process" | "collective" | "inventory" | "spool":
                 state.hearing.heard(fact)
@@ -166,7 +174,7 @@ class Attribution:
                 state.hearing.expect(fact.data.nodes)
                 state.recorders.forget(fact.data.job)
                 state.steps.forget(fact.data.job)
-                state.step_times.forget(fact.data.job)
+                state.forget_steps(fact.data.job)
             case "job_ended":
                 self._end(fact.data.job)
             case "recovery_decided":
@@ -179,7 +187,7 @@ class Attribution:
                 state.hearing.leave(left, fact.log_time_ns)
                 state.recorders.forget(job)
                 state.steps.regroup(job)
-                state.step_times.forget(job)
+                state.forget_steps(job)
                 state.incidents.recover(incident_id)
 
     def _read_samples(self) -> None:
@@ -198,6 +206,7 @@ class Attribution:
             if state.steps.is_watched(fact.data.job) and not fact.late:
                 state.slowness.take(fact)
         state.steps.take(facts, state.inventory)
+        state.step_states.take(stacked(facts, step_block), state.inventory)
 
     def _take_counters(self, gpus: Stack) -> None:
         state = self._state
@@ -236,7 +245,7 @@ class Attribution:
             state.surroundings.keep(clue, fact.log_time_ns)
             return ()
         hold_ns = SHORT_HOLD_NS if message.code == DOUBLE_BIT_XID else HOLD_NS
-        if _is_certain(message, level):
+        if is_certain(message, level):
             hold_ns = 0
         return self._receive(fact, level=level, hold_ns=hold_ns, clue=clue)
 
@@ -278,7 +287,7 @@ class Attribution:
         incident = placing.place(self._state, held)
         if incident is None:
             return ()
-        if level < incident.level or (level == incident.level and not _is_first(incident, clue)):
+        if level < incident.level or (level == incident.level and not is_first(incident, clue)):
             incident.due_ns = fact.log_time_ns + HOLD_NS
             return ()
         return self._judged([incident], urgent=True)
@@ -292,6 +301,8 @@ class Attribution:
         placing.place_links(state)
         placing.place_pauses(state)
         placing.place_slow(state)
+        placing.place_states(state)
+        placing.place_differences(state)
         place_reports(state)
         due = [each for each in state.incidents.open_ones if 0 < each.due_ns <= now_ns]
         conclusions = self._judged(due, urgent=False)
@@ -370,25 +381,8 @@ class Attribution:
         self._state.recorders.forget(job)
         self._state.steps.forget(job)
         self._state.reports.end(job)
-        self._state.step_times.forget(job)
+        self._state.forget_steps(job)
         self._state.incidents.close(lambda each: each.job == job and not each.clues)
-
-
-def _is_first(incident: Incident, clue: Clue | None) -> bool:
-    """Whether no other message as grave is about this device: what names it must not wait."""
-    if clue is None:
-        return False
-    same = (
-        each.node == clue.node and each.message.device == clue.message.device
-        for each in incident.clues
-        if each.level == clue.level
-    )
-    return sum(same) == 1
-
-
-def _is_certain(message: KernelMessage, level: int) -> bool:
-    """Whether no context can change the verdict: a GPU off the bus, memory that is lost."""
-    return level in (OFF_BUS, MEMORY_LOST) and message.code != DOUBLE_BIT_XID
 
 
 def _digest(verdict: FaultAttributed) -> bytes:

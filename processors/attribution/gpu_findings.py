@@ -30,7 +30,14 @@ def _device(node: str, roots: Sequence[Rooted], what: str, confidence_ppm: int) 
         reason = f"{' and '.join(gpus)} {what}"
         culprits = gpus
     signatures = {each.role.signature for each in roots}
-    order = ("row_remap_failed", "ecc_uncontained", "ecc_contained", "row_remap_pending", "")
+    order = (
+        "row_remap_failed",
+        "ecc_uncontained",
+        "ecc_contained",
+        "row_remap_pending",
+        "transient",
+        "",
+    )
     return replace(
         attributed(roots, culprits, reason, confidence_ppm),
         signature=next(each for each in order if each in signatures),
@@ -49,6 +56,7 @@ def memory(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
         "ecc_uncontained": "had an uncorrectable memory error",
         "ecc_contained": "had a memory error that was contained to one process",
         "row_remap_pending": "will replace a bad row of memory at its next reset",
+        "transient": "corrects memory errors at a high rate, and none was uncorrectable",
     }
     finding = _device(node, roots, "have uncorrectable memory errors", 970_000)
     said = what.get(finding.signature, "")

@@ -5,9 +5,12 @@ job runs on nodes[r // ranks_per_node], GPU r % ranks_per_node of that node's in
 job_submitted), and moves where a completed recovery put it.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from nemesis.schemas import components
 from nemesis.schemas.observed import InventoryReported
@@ -34,6 +37,18 @@ class JobPlaces(msgspec.Struct):
     gone: list[int] = []
     """Ranks that a recovery removed, sorted."""
 
+    tp: int = 1
+    cp: int = 1
+    pp: int = 1
+
+    def shard_of(self, ranks: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Which part of the parameters each rank holds; ranks of one part are replicas.
+
+        Tensor ranks are next to each other and stages far apart (Megatron-LM, tp-cp-ep-dp-pp).
+        """
+        stage_size = max(1, self.world // max(1, self.pp))
+        return np.asarray(ranks // stage_size * self.tp + ranks % max(1, self.tp))
+
     @property
     def world(self) -> int:
         """Ranks at submission."""
@@ -56,12 +71,16 @@ class Inventory(msgspec.Struct):
     """Node to the PCI addresses of its GPUs, in inventory order."""
     nics: dict[str, list[NicPlace]] = {}
     """Node to its NICs, in inventory order."""
+    racks: dict[str, str] = {}
+    """Node to its rack, of those that told."""
     jobs: dict[str, JobPlaces] = {}
     ended: list[str] = []
     """Jobs that ended, the latest last: what their processes still do concerns nobody."""
 
     def report(self, data: InventoryReported) -> None:
         """Take up what a node is made of; the newest report holds."""
+        if data.rack:
+            self.racks[data.node] = data.rack
         self.gpus[data.node] = [gpu.pci for gpu in data.gpus]
         self.nics[data.node] = [NicPlace(nic.name, nic.pci, nic.switch_port) for nic in data.nics]
 
@@ -70,6 +89,13 @@ class Inventory(msgspec.Struct):
         ports = (nic.port.split("/") for nic in self.nics.get(node, ()))
         return sorted({port[1] for port in ports if len(port) == 3})
 
+    def whole_rack(self, nodes: Sequence[str]) -> str:
+        """The rack of which these nodes are all that is known, several at least; else ""."""
+        racks = {self.racks.get(node, "") for node in nodes}
+        rack = next(iter(racks)) if len(racks) == 1 else ""
+        own = {node for node, each in self.racks.items() if each == rack}
+        return rack if rack and len(own) > 1 and own == set(nodes) else ""
+
     def submit(self, data: JobSubmitted) -> None:
         """Take up a job; a job of the same name begins anew."""
         self.ended = [name for name in self.ended if name != data.job]
@@ -77,6 +103,9 @@ class Inventory(msgspec.Struct):
             nodes=list(data.nodes),
             ranks_per_node=data.ranks_per_node,
             spares=list(data.spares),
+            tp=data.tp,
+            cp=data.cp,
+            pp=data.pp,
         )
 
     def end(self, job: str) -> None:

@@ -17,9 +17,11 @@ from nemesis.processors.attribution.findings import Finding, Proof
 from nemesis.processors.attribution.incidents import Clue
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_messages import KernelMessage
-from nemesis.processors.attribution.kernel_roots import Rooted
+from nemesis.processors.attribution.kernel_roots import PARTS_MAX, Rooted
 from nemesis.processors.attribution.kernel_rules import (
     CONTAINED_XID,
+    NVLINK_XID,
+    is_switch_dead,
     role_among,
     spelled,
     why_it_follows,
@@ -57,9 +59,19 @@ def judge_kernel(node: str, clues: Sequence[Clue], inventory: Inventory) -> Find
     roots = [each for each in rooted if each.role.level == level]
     if roots[0].role.fault_class == "gpu.memory":
         roots = _where_memory_failed(roots, rooted)
+    if roots[0].role.fault_class == "nvlink":
+        roots = _where_links_meet(roots, rooted)
     finding = _RULES[roots[0].role.fault_class](node, roots, inventory)
     device_of = {f"gpu/{node}/{each.message.device}" for each in clues if _is_gpu(each.message)}
     return _completed(finding, roots, rooted, clues, device_of)
+
+
+def _where_links_meet(roots: list[Rooted], rooted: Sequence[Rooted]) -> list[Rooted]:
+    """A switch that halted takes links of many GPUs with it, and each of them tells of its own."""
+    switches = [each for each in rooted if is_switch_dead(each.clue.message)]
+    gpus = {each.clue.message.device for each in roots if each.clue.message.kind == "xid"}
+    follow = all(each.clue.message.code in (NVLINK_XID, -1) for each in roots)
+    return switches if switches and follow and len(gpus) > PARTS_MAX else roots
 
 
 def _where_memory_failed(roots: list[Rooted], rooted: Sequence[Rooted]) -> list[Rooted]:

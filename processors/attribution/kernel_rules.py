@@ -50,6 +50,7 @@ FALLOUT_XIDS: Final = frozenset({STOPPED_CHANNEL_XID, REMOVED_CHANNEL_XID})
 """What a driver prints of a process that ends in the middle of its work, whatever ended it."""
 DOUBLE_BIT_XID: Final = 48
 CONTAINED_XID: Final = 94
+HIGH_SINGLE_BIT_XID: Final = 92  # many errors, all corrected: nothing was lost
 NVLINK_XID: Final = 74
 LINK_EVENT_XID: Final = 149  # NETIR, the unit at the link itself; 144-148 and 150 sit behind it
 NVLINK5_XIDS: Final = frozenset(NVLINK5_RULES)
@@ -86,6 +87,7 @@ _BY_KIND: Final[Mapping[Kind, Role]] = {
 _MEMORY: Final[Mapping[int, tuple[int, Signature]]] = {
     **dict.fromkeys(sorted(ECC_DETAIL_XIDS | {95, 140}), (MEMORY_LOST, "ecc_uncontained")),
     63: (REMAP_PENDING, "row_remap_pending"),
+    HIGH_SINGLE_BIT_XID: (REMAP_PENDING, "transient"),
     64: (MEMORY_LOST, "row_remap_failed"),
     CONTAINED_XID: (MEMORY_CONTAINED, "ecc_contained"),
 }

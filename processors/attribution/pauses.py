@@ -63,6 +63,10 @@ class Pauses(msgspec.Struct):
     """Switch to when it was last polled, by its collector's clock."""
     waits: dict[str, dict[str, Wait]] = {}
     """Who is held back, by whom, in poll after poll."""
+    deadlocks: dict[str, Wait] = {}
+    """Ports whose switch took a paused queue for a deadlock, lately."""
+    deadlock_counts: dict[str, int] = {}
+    """By port, of those that ever counted one."""
 
     def take_samples(self, nics: Stack, inventory: Inventory) -> None:
         """NICs of different nodes, in the order of the log; those that come late say nothing."""
@@ -93,8 +97,19 @@ class Pauses(msgspec.Struct):
                     peer = _device(each.peer) or inventory.nic_at(_port(switch, each.port))
                     devices = (f"switch/{switch}", peer)
                     self._compare(fact, devices, fact.at_ns - before_ns, was, now)
+            self._take_deadlocks(fact, switch)
         self.polled_ns[switch] = fact.at_ns
         self.ports[switch] = {name: each for name, each in seen.items() if each != _USUAL}
+
+    def _take_deadlocks(self, fact: Fact, switch: str) -> None:
+        for each in fact.data.ports:
+            port = _port(switch, each.port)
+            if each.pfc_deadlock_count > self.deadlock_counts.get(port, 0):
+                says = f"{port}: its switch took a paused queue for a deadlock"
+                proof = Proof(fact.id, fact.seq, says)
+                self.deadlocks[port] = Wait(fact.at_ns, fact.log_time_ns, 1, proof)
+            if each.pfc_deadlock_count:
+                self.deadlock_counts[port] = each.pfc_deadlock_count
 
     def _compare(
         self,
@@ -130,6 +145,8 @@ class Pauses(msgspec.Struct):
                 del held[on]
             if not held:
                 del self.waits[waits]
+        if not self.waits:
+            self.deadlocks.clear()  # whatever was told of them, it drains again
 
 
 def judge_pauses(pauses: Pauses, inventory: Inventory) -> PauseFinding | None:
@@ -144,8 +161,10 @@ def judge_pauses(pauses: Pauses, inventory: Inventory) -> PauseFinding | None:
     felt = tuple(node for node in nodes if inventory.seats_on(node))
     if not felt:
         return None
+    if len(pauses.deadlocks) > 1:
+        return PauseFinding(felt, _deadlock(pauses.deadlocks, proofs_of(lasting)))
     origins = sorted({on for held in lasting.values() for on in held} - lasting.keys())
-    proofs = tuple(each.proof for held in lasting.values() for each in held.values())
+    proofs = proofs_of(lasting)
     first = origins[0] if len(origins) == 1 else ""
     if first.startswith("nic/") and all(_leads_to(first, name, lasting) for name in lasting):
         node = first.split("/")[1]
@@ -153,7 +172,26 @@ def judge_pauses(pauses: Pauses, inventory: Inventory) -> PauseFinding | None:
         reason = f"{first} pauses its switch and is paused by nobody: others wait for it"
         return PauseFinding((node,), _finding(reason, (*own, *proofs), culprits=(first,)))
     reason = f"pause frames hold {felt[0]} and others back, and they do not lead to one NIC"
+    if first.startswith("switch/"):
+        reason = f"pause frames that hold {felt[0]} and others back begin at {first} itself: no NIC"
+        reason += " pauses it, and who congests it is not said"
     return PauseFinding(felt, _finding(reason, proofs, culprits=()))
+
+
+def proofs_of(waits: dict[str, dict[str, Wait]]) -> tuple[Proof, ...]:
+    """The facts that show who waits for whom."""
+    return tuple(each.proof for held in waits.values() for each in held.values())
+
+
+def _deadlock(deadlocks: dict[str, Wait], proofs: Sequence[Proof]) -> Finding:
+    """Ports that wait for each other's buffers: nobody paused first, and nothing drains."""
+    switches = sorted({f"switch/{port.split('/')[1]}" for port in deadlocks})
+    ring = ", ".join(sorted(deadlocks)[:NAMED_MAX])
+    reason = f"{len(deadlocks)} ports pause each other in a ring and none drains: {ring}"
+    own = [deadlocks[port].proof for port in sorted(deadlocks)]
+    return _finding(
+        reason, (*own, *proofs), culprits=tuple(switches[:1] if len(switches) == 1 else ())
+    )
 
 
 def _leads_to(first: str, name: str, lasting: dict[str, dict[str, Wait]]) -> bool:

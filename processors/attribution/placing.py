@@ -139,7 +139,7 @@ def place_stuck(state: State, stall_ns: int) -> None:
 def place_silence(state: State, tick: Fact) -> None:
     """Nodes that fell silent."""
     now_ns = state.log_time_ns
-    for silence in state.hearing.fallen_silent(tick, state.inventory):
+    for silence in state.hearing.fallen_silent(tick, state.inventory, state.steps):
         seats = [seat for node in silence.nodes for seat in state.inventory.seats_on(node)]
         job = seats[0].job if seats else ""
         incident = state.incidents.of_nodes(silence.nodes, now_ns)
@@ -193,7 +193,14 @@ def place_slow(state: State) -> None:
     """Which ranks keep their job waiting, and why."""
     now_ns = state.log_time_ns
     state.steps.close_round(now_ns, state.inventory)
-    found = judge_slowness(state.steps, state.slowness, state.inventory, now_ns)
+    found = judge_slowness(
+        state.steps,
+        state.slowness,
+        state.inventory,
+        now_ns,
+        states=state.step_states,
+        devices=state.device_states,
+    )
     for job, node, finding in found:
         key = f"{SLOW}{job} {node}"
         incident = state.incidents.about(key)
@@ -204,6 +211,28 @@ def place_slow(state: State) -> None:
     state.slowness.forget([job for job in state.steps.jobs if not state.steps.is_watched(job)])
     by_node = {f"{SLOW}{each.job} {each.node}" for each in found}
     _end_slow(state, by_node | {f"{SLOW}{job}" for job in state.step_times.going_on()})
+
+
+def place_states(state: State) -> None:
+    """Whose parameters or gradients are wrong."""
+    for job, finding in state.step_states.judge(state.inventory):
+        key = f"state {job}"
+        _tell(state, state.incidents.about(key), key, (), finding)
+
+
+def place_differences(state: State) -> None:
+    """What is set otherwise than everywhere else, where a job suffers."""
+    now_ns = state.log_time_ns
+    if not state.differences.odd:
+        return
+    found = state.differences.judge(state.inventory, lambda job: state.steps.suffers(job, now_ns))
+    for key, node, finding in found:
+        incident = state.incidents.about(key)
+        if incident is None:
+            incident = state.incidents.of_nodes((node,), now_ns)
+        if incident is None:
+            incident = state.incidents.unexplained(finding.jobs, now_ns, state.inventory)
+        _tell(state, incident, key, (node,), finding)
 
 
 def _end_slow(state: State, slow: set[str]) -> None:

@@ -17,6 +17,7 @@ import msgspec
 from nemesis.processors.attribution.findings import Proof
 from nemesis.processors.attribution.incidents import Silence
 from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.steps import Steps
 from nemesis.schemas.facts import Fact
 
 SECOND_NS: Final = 1_000_000_000
@@ -85,7 +86,7 @@ class Hearing(msgspec.Struct):
         while len(self.left_ns) > LEFT_MAX:
             del self.left_ns[next(iter(self.left_ns))]
 
-    def fallen_silent(self, tick: Fact, inventory: Inventory) -> list[Silence]:
+    def fallen_silent(self, tick: Fact, inventory: Inventory, steps: Steps) -> list[Silence]:
         """Nodes that fell silent and were not told before; at most one finding a domain."""
         now_ns, before_ns = tick.log_time_ns, self.tick_ns
         self.tick_ns = now_ns
@@ -98,9 +99,20 @@ class Hearing(msgspec.Struct):
             for node, last_ns in self.last_ns.items()
             if now_ns - last_ns > SILENT_NS_MIN and now_ns - last_ns > self._limit_ns(node)
         ]
+        overdue = [node for node in overdue if not self._lives(node, inventory, steps)]
         if not overdue or (len(overdue) == len(self.last_ns) > OTHERS_MIN):
             return []  # that nobody at all is heard says something about the log, not about nodes
         return self._told(sorted(overdue), tick, inventory, self._late_count(now_ns))
+
+    def _lives(self, node: str, inventory: Inventory, steps: Steps) -> bool:
+        """Whether a job of this node went on after it was heard: it has no step without its ranks.
+
+        Nobody reads it any more, and that is no fault of the node.
+        """
+        period_ns = self.period_ns.get(node, PERIOD_NS)
+        since_ns = self.last_ns[node] + period_ns
+        jobs = dict.fromkeys(seat.job for seat in inventory.seats_on(node))
+        return any(steps.has_got_on_since(job, since_ns) for job in jobs)
 
     def _late_count(self, now_ns: int) -> int:
         """How many are late, where so many at once say something about what they share; else 0."""

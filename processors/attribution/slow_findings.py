@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from nemesis.processors.attribution import wanted
+from nemesis.processors.attribution.device_states import DeviceStates
 from nemesis.processors.attribution.findings import STRAGGLER, UNEXPLAINED, Finding
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.slowness import HOST_SAYS, LIMITS_PPM, NodeSlowness, Slowness
+from nemesis.processors.attribution.step_states import StepStates
 from nemesis.processors.attribution.steps import SUSTAINED_NS, SlowRank, Steps
 from nemesis.schemas import components
 from nemesis.schemas.codes import FaultClass
@@ -37,7 +39,13 @@ class SlowFinding(NamedTuple):
 
 
 def judge_slowness(
-    steps: Steps, slowness: Slowness, inventory: Inventory, now_ns: int
+    steps: Steps,
+    slowness: Slowness,
+    inventory: Inventory,
+    now_ns: int,
+    *,
+    states: StepStates,
+    devices: DeviceStates,
 ) -> list[SlowFinding]:
     """What is known of every job's slow ranks, one finding a node."""
     found: list[SlowFinding] = []
@@ -49,12 +57,45 @@ def judge_slowness(
             by_node.setdefault(inventory.node_of_rank(job, slow.rank), []).append(slow)
         by_node.pop("", None)
         for node, ranks in sorted(by_node.items()):
-            finding = _of_node(job, node, ranks, slowness, inventory)
+            finding = _waits(job, ranks, states)
+            if finding is None:
+                finding = _of_node(job, node, ranks, slowness, inventory)
+            if finding is None:
+                finding = _narrow(job, node, ranks, devices, inventory)
             if finding is None:
                 finding = _without_cause(job, node, ranks, len(by_node), now_ns)
             if finding is not None:
                 found.append(SlowFinding(job, node, finding))
     return found
+
+
+def _waits(job: str, ranks: Sequence[SlowRank], states: StepStates) -> Finding | None:
+    """Ranks that spend what they are late by waiting for data, or in a save, as they time it."""
+    states.watch(job, [slow.rank for slow in ranks])
+    late_ns = sum(slow.own_ns - slow.median_ns for slow in ranks)
+    waits = [states.waits_of(job, slow.rank) for slow in ranks]
+    for at, fault_class, how in _WAITS:
+        told = [states.proof_of(job, slow.rank, how) for slow in ranks[:NAMED_MAX]]
+        if 2 * sum(each[at] for each in waits) < late_ns:
+            continue
+        return Finding(
+            verdict="attributed",
+            fault_class=fault_class,
+            reason=f"{_ranks(ranks)} of {job} {how}, and all others wait for it in every step",
+            confidence_ppm=850_000,
+            level=STRAGGLER,
+            culprits=tuple(sorted(components.rank(job, slow.rank) for slow in ranks)),
+            proofs=tuple(each for each in told if each is not None),
+            jobs=(job,),
+            missing=(wanted.PYTHON_STACK, wanted.HOST_PRESSURE),
+        )
+    return None
+
+
+_WAITS: Final[tuple[tuple[int, FaultClass, str], ...]] = (
+    (0, "dataloader", "waits for its next batch"),
+    (1, "storage", "is slow to save"),
+)
 
 
 def _of_node(
@@ -73,6 +114,32 @@ def _of_node(
     if throttled:
         return _gpus(job, ranks, throttled, seen, inventory)
     return None
+
+
+def _narrow(
+    job: str,
+    node: str,
+    ranks: Sequence[SlowRank],
+    devices: DeviceStates,
+    inventory: Inventory,
+) -> Finding | None:
+    """Ranks whose GPUs have fewer PCIe lanes than their neighbours'."""
+    narrow = devices.narrow.get(node, {})
+    rows = [_row(job, slow, node, inventory) for slow in ranks]
+    if not rows or not all(row in narrow for row in rows):
+        return None
+    gpus = sorted(components.gpu(node, inventory.gpus[node][row]) for row in rows)
+    return Finding(
+        verdict="attributed",
+        fault_class="straggler.gpu",
+        reason=f"{' and '.join(gpus[:PARTS_MAX])} has fewer PCIe lanes than its neighbours, and"
+        f" {job} waits for {_ranks(ranks)} in every step",
+        confidence_ppm=850_000,
+        level=STRAGGLER,
+        culprits=tuple(gpus) if len(gpus) <= PARTS_MAX else (components.node(node),),
+        proofs=tuple(narrow[row] for row in rows[:PARTS_MAX]),
+        jobs=(job,),
+    )
 
 
 def _row(job: str, slow: SlowRank, node: str, inventory: Inventory) -> int:

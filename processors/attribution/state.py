@@ -5,6 +5,8 @@ from typing import Final
 import msgspec
 
 from nemesis.processors.attribution.counters import Counters
+from nemesis.processors.attribution.device_states import DeviceStates
+from nemesis.processors.attribution.differences import Differences
 from nemesis.processors.attribution.holdback import HoldBack, Surroundings
 from nemesis.processors.attribution.incidents import Support
 from nemesis.processors.attribution.inventory import Inventory
@@ -16,6 +18,7 @@ from nemesis.processors.attribution.recoveries import Recoveries
 from nemesis.processors.attribution.reports import Reports
 from nemesis.processors.attribution.silences import Hearing
 from nemesis.processors.attribution.slowness import Slowness
+from nemesis.processors.attribution.step_states import StepStates
 from nemesis.processors.attribution.step_times import StepTimes
 from nemesis.processors.attribution.steps import Steps
 
@@ -33,6 +36,9 @@ class State(msgspec.Struct):
     pauses: Pauses = msgspec.field(default_factory=Pauses)
     steps: Steps = msgspec.field(default_factory=Steps)
     step_times: StepTimes = msgspec.field(default_factory=StepTimes)
+    step_states: StepStates = msgspec.field(default_factory=StepStates)
+    differences: Differences = msgspec.field(default_factory=Differences)
+    device_states: DeviceStates = msgspec.field(default_factory=DeviceStates)
     slowness: Slowness = msgspec.field(default_factory=Slowness)
     supports: list[tuple[int, str, Support]] = []
     """(log time, node, counter that went up) of the last seconds, where no incident is open."""
@@ -40,6 +46,11 @@ class State(msgspec.Struct):
     hold_back: HoldBack = msgspec.field(default_factory=HoldBack)
     surroundings: Surroundings = msgspec.field(default_factory=Surroundings)
     incidents: Incidents = msgspec.field(default_factory=Incidents)
+
+    def forget_steps(self, job: str) -> None:
+        """A job is over, begins anew, or goes on in another membership."""
+        self.step_times.forget(job)
+        self.step_states.forget(job)
 
 
 # maps keep the order in which facts filled them, and there are no sets: equal states, equal bytes

@@ -30,6 +30,8 @@ SLOW_ROUNDS_MIN: Final = 5  # of those
 SUSTAINED_NS: Final = 8_000_000_000  # a checkpoint, a garbage collection and a retry are shorter
 TOLD_PPM: Final = 900_000  # of the ranks: some nodes are always just being polled
 RANKS_MIN: Final = 3  # of two, nobody is the odd one
+SUFFERS_PPM: Final = 1_100_000  # of the shortest step; steps of one job differ by 1 to 3 %
+STILL_STEPS: Final = 3
 NEW_PER_MILLE: Final = 50  # above its usual time: what a rank must rise by to have become slow
 CLOCK_ERROR_NS: Final = 10_000_000  # NTP within a site
 # torchrun looks at its workers each 100 ms (torch.distributed.elastic, monitor_interval), twice
@@ -90,6 +92,8 @@ class JobSteps(msgspec.Struct):
     """How long a step took."""
     period_ns: int = 0
     """How often its nodes are polled."""
+    least_ns: int = 0
+    """How long its shortest step took."""
     waiting_ns: int = 0
     """When its ranks entered the collective that they were last seen stuck in, by recorders."""
 
@@ -163,6 +167,15 @@ class Steps(msgspec.Struct):
             return True  # who was to enter it as well was half a step late, or had entered it
         spared_ns = steps.step_ns * 3 // 2 + steps.period_ns // 10
         return at_ns - steps.advanced_ns > spared_ns + error_ns
+
+    def suffers(self, job: str, now_ns: int) -> bool:
+        """Whether a job stands still, or takes a tenth longer than at its fastest."""
+        steps = self.jobs.get(job)
+        if steps is None or not steps.least_ns:
+            return False
+        still_ns = now_ns - steps.advanced_ns - steps.period_ns
+        is_slow = steps.step_ns * 1_000_000 > steps.least_ns * SUFFERS_PPM
+        return is_slow or still_ns > STILL_STEPS * steps.step_ns + SUSTAINED_NS
 
     def wait(self, job: str, since_ns: int) -> None:
         """Flight recorders show that the job's ranks wait in a collective since then."""
@@ -250,6 +263,8 @@ def _take_rows(job: JobSteps, table: Longs) -> None:
     last_ns = np.where(went_on, at_ns, np.minimum(at_ns, at_ns - period_ns + finished * step_ns))
     job.advanced_ns = max(job.advanced_ns, int(last_ns.max()))
     job.step_ns, job.period_ns = int(step_ns[-1]), int(period_ns[-1])
+    least_ns = int(step_ns.min())
+    job.least_ns = min(job.least_ns, least_ns) if job.least_ns and least_ns else least_ns
     step[rank] = table[:, _STEP]
     timed = table[:, _OWN_NS] > 0
     own[rank[timed]] = table[timed, _OWN_NS]

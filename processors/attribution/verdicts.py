@@ -54,9 +54,10 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
     found += [each for each in (exited, stuck) if each is not None]
     found += incident.told.values()
     if incident.silences:
-        found.append(_silent(incident.silences))
+        found.append(_silent(incident.silences, inventory))
     killed = {each.pid for each in incident.exits if each.pid}
-    return sorted(found, key=lambda each: (-_level(each, killed), each.culprits))
+    left = {each.node for each in incident.exits if each.code > 0 and not each.signal}
+    return sorted(found, key=lambda each: (-_level(each, killed, left), each.culprits))
 
 
 def _weighed(
@@ -110,18 +111,34 @@ def _without_followers(stuck: Finding, incident: Incident) -> Finding:
     )
 
 
-def _level(finding: Finding, killed_pids: set[int]) -> int:
-    """A process that the kernel killed for memory explains the exit of that very process."""
-    if finding.level == OUT_OF_MEMORY:
+def _level(finding: Finding, killed_pids: set[int], nodes_left: set[str]) -> int:
+    """A process that the kernel killed for memory explains the exit of that very process, and of
+    ranks of its node that then left with an error: a worker of theirs is gone."""
+    if finding.level == OUT_OF_MEMORY and all(n.startswith("process/") for n in finding.culprits):
         pids = {int(name.rsplit("/", 1)[1]) for name in finding.culprits}
-        return RANK_EXITED + 1 if pids & killed_pids else finding.level
+        nodes = {name.split("/")[1] for name in finding.culprits}
+        follows = pids & killed_pids or nodes & nodes_left
+        return RANK_EXITED + 1 if follows else finding.level
     return finding.level
 
 
-def _silent(silences: Sequence[Silence]) -> Finding:
+def _silent(silences: Sequence[Silence], inventory: Inventory) -> Finding:
     nodes = sorted({node for each in silences for node in each.nodes})
     proofs = tuple(each.proof for each in silences)
     domain = next((each.domain for each in silences if each.domain), "")
+    rack = inventory.whole_rack(nodes)
+    if rack:
+        return Finding(
+            verdict="attributed",
+            fault_class="unknown",
+            reason=f"all {len(nodes)} nodes of rack {rack} fell silent together, and no other did",
+            confidence_ppm=700_000,
+            level=NODE_SILENT,
+            culprits=(f"rack/{rack}",),
+            victims=tuple(components.node(name) for name in nodes),
+            proofs=proofs,
+            missing=(wanted.CONSOLE, wanted.MANAGEMENT_NETWORK),
+        )
     if domain:
         return Finding(
             verdict="class-only",

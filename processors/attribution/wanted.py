@@ -49,6 +49,9 @@ GID_IN_USE: Final = (
     "the GID index in use: NCCL_DEBUG=INFO with NCCL_IB_GID_INDEX, show_gids on both hosts"
 )
 ROUTE_TO_PEER: Final = "the way to the peer's address: ip route get ADDRESS on both hosts"
+GPU_DIAGNOSIS: Final = "a test of its GPU: dcgmi diag -r 3"
+BATCH: Final = "the batch that it had: the sampler's state, torch.save of its inputs"
+SETTING_HISTORY: Final = "who changed the setting: journalctl, the configuration management's log"
 SERVER_LOG: Final = "the file server's own log"
 OTHER_CLIENT: Final = "the kernel log of another client of that server: journalctl -k"
 

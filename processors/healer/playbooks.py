@@ -80,6 +80,7 @@ PLAYBOOKS: Final[Mapping[str, Playbook]] = {
     "gpu.memory/ecc_contained": ("restart_rank", *_ELSEWHERE),
     # the row is replaced at the next reset; until then nothing is wrong (Xid 63)
     "gpu.memory/row_remap_pending": ("watch",),
+    "gpu.memory/transient": ("watch",),
     "network.link/link_recovered": ("reinit_communicator", *_ELSEWHERE),
     "nic/link_recovered": ("reinit_communicator", *_ELSEWHERE),
     "gpu.thermal/transient": ("watch",),
@@ -125,6 +126,7 @@ _PART_ACTIONS: Final[Mapping[FaultClass, Action]] = {
 _PART_ACTIONS_SIGNED: Final[Mapping[tuple[FaultClass, Signature], Action]] = {
     ("gpu.memory", "ecc_contained"): "restart_rank",
     ("gpu.memory", "row_remap_pending"): "watch",
+    ("gpu.memory", "transient"): "watch",
     ("gpu.memory", "hardware_defect"): "replace_hardware",
     ("network.link", "link_recovered"): "reinit_communicator",
     ("nic", "link_recovered"): "reinit_communicator",

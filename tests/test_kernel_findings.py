@@ -110,7 +110,6 @@ def test_what_asks_for_no_action_is_no_fault(line: str) -> None:
     [
         xid(45, rest="Ch 00000006"),
         xid(45, rest="Ch 00000006 caused by previous Xid 45"),
-        xid(92),
         xid(137, rest="RLW_RXPIPE interrupt hit on link 11 on GPU0: PRIV Error"),  # nccl#2241
         xid(154, rest="GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
         xid(999),

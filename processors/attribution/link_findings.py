@@ -77,8 +77,6 @@ def _is_settled(link: Link, links: Links, now_ns: int) -> bool:
     # where the ends disagree, the one that saw nothing was perhaps not polled since
     polled_ns = links.polled_ns.get(_switch_of(link.port), 0)
     is_news = link.changed_ns if link.far.down_ns else link.near.down_ns
-    if polled_ns and now_ns - polled_ns > LONG_NS // 2:
-        return True  # whoever polled that switch hears nothing of it any more
     return polled_ns == 0 or (polled_ns > is_news and link.sampled_ns > link.far.down_ns)
 
 

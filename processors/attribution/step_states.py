@@ -9,7 +9,7 @@ Checksums over replicas: DESIGN of data parallelism (PyTorch DDP keeps replicas 
 gradients before the reduction: Megatron-LM, --check-for-nan-in-loss-and-grad.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -67,7 +67,7 @@ class StepStates(msgspec.Struct):
 
     def take(self, stack: Stack, inventory: Inventory) -> None:
         """Samples of different nodes, in the order of the log."""
-        for facts, whole in stack.shapes:
+        for facts, whole in _in_order(stack):
             if whole.shape[2] <= _CHECKSUM:
                 continue
             jobs = [fact.data.job for fact in facts]
@@ -144,6 +144,20 @@ class StepStates(msgspec.Struct):
     def forget(self, job: str) -> None:
         """The job is over, or goes on in another membership."""
         self.jobs.pop(job, None)
+
+
+def _in_order(stack: Stack) -> Sequence[tuple[list[Fact], Longs]]:
+    """The samples, one by one where a job's nodes tell of differently many ranks: who tells of a
+    rank last is right."""
+    jobs = [{fact.data.job for fact in facts} for facts, _ in stack.shapes]
+    if len(jobs) < 2 or sum(map(len, jobs)) == len(set().union(*jobs)):
+        return stack.shapes
+    each = [
+        ([fact], whole[at : at + 1])
+        for facts, whole in stack.shapes
+        for at, fact in enumerate(facts)
+    ]
+    return sorted(each, key=lambda one: one[0][0].seq)
 
 
 def step_block(data: Any) -> tuple[bytes, int]:

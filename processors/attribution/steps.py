@@ -171,7 +171,7 @@ class Steps(msgspec.Struct):
     def suffers(self, job: str, now_ns: int) -> bool:
         """Whether a job stands still, or takes a tenth longer than at its fastest."""
         steps = self.jobs.get(job)
-        if steps is None or not steps.least_ns:
+        if steps is None or not steps.step_ns:
             return False
         still_ns = now_ns - steps.advanced_ns - steps.period_ns
         is_slow = steps.step_ns * 1_000_000 > steps.least_ns * SUFFERS_PPM
@@ -263,8 +263,8 @@ def _take_rows(job: JobSteps, table: Longs) -> None:
     last_ns = np.where(went_on, at_ns, np.minimum(at_ns, at_ns - period_ns + finished * step_ns))
     job.advanced_ns = max(job.advanced_ns, int(last_ns.max()))
     job.step_ns, job.period_ns = int(step_ns[-1]), int(period_ns[-1])
-    least_ns = int(step_ns.min())
-    job.least_ns = min(job.least_ns, least_ns) if job.least_ns and least_ns else least_ns
+    least_ns = int(step_ns[step_ns > 0].min(initial=STEP_NS_MAX))
+    job.least_ns = min(job.least_ns or least_ns, least_ns)
     step[rank] = table[:, _STEP]
     timed = table[:, _OWN_NS] > 0
     own[rank[timed]] = table[timed, _OWN_NS]

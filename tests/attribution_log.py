@@ -8,7 +8,13 @@ import numpy as np
 from nemesis.processors.attribution.attribution import Attribution
 from nemesis.processors.processor import Processor
 from nemesis.schemas import operated
-from nemesis.schemas.channels import GPU_CHANNELS, HOST_CHANNELS, NIC_CHANNELS, STEP_CHANNELS
+from nemesis.schemas.channels import (
+    GPU_CHANNELS,
+    GPU_STATE_CHANNELS,
+    HOST_CHANNELS,
+    NIC_CHANNELS,
+    STEP_CHANNELS,
+)
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.schemas.observed import (
@@ -118,6 +124,10 @@ class Log:
             ),
         )
 
+    def told(self, kind: str, struct: type[Observation], node: str, **fields: Any) -> None:
+        """Any other observation of a node."""
+        self._observe(kind, struct, node, **fields)
+
     def event(self, kind: str, data: Any, key: str = "k") -> Sequence[Conclusion]:
         """Somebody else's fact."""
         return self._take(kind, key, f"{kind}/{len(self.facts)}", self.now_ns, data)
@@ -203,3 +213,8 @@ def host_block(**readings: int) -> bytes:
 def step_block(*rows: dict[str, int]) -> bytes:
     """A sample's steps."""
     return _block(STEP_CHANNELS, rows)
+
+
+def gpu_state_block(*rows: dict[str, int]) -> bytes:
+    """The GPUs' section of a reading of device states."""
+    return _block(GPU_STATE_CHANNELS, rows)

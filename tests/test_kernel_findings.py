@@ -2,6 +2,7 @@
 
 import pytest
 
+from nemesis.processors.healer.playbooks import triage_recovery
 from nemesis.schemas.observed import NicDescribed
 from tests.attribution_log import Log, xid
 
@@ -128,6 +129,23 @@ def test_what_shows_that_something_failed_and_not_what_is_insufficient(line: str
     last = seen(line).last
     assert (last.verdict, last.fault_class, last.culprits) == ("insufficient", "unknown", ())
     assert last.missing
+
+
+def test_a_high_rate_of_corrected_errors_is_the_memory_of_its_gpu_and_to_be_watched() -> None:
+    last = seen(xid(92, "0000:1b:00", rest="High single-bit ECC error rate")).last
+    assert [each.id for each in last.culprits] == ["gpu/n1/0000:1b:00.0"]
+    assert (last.fault_class, last.signature) == ("gpu.memory", "transient")
+    assert triage_recovery(last)[0] == "watch"
+
+
+def test_a_switch_that_halted_explains_the_links_of_all_gpus() -> None:
+    halted = "nvidia-nvswitch2: SXid (PCI:0000:05:00.0): 22003, Fatal, Link 00 Minion Halt"
+    links = [
+        xid(74, f"0000:{at:02x}:00", rest="NVLink: fatal error detected on link 3(0x0)")
+        for at in range(0x10, 0x18)
+    ]
+    assert culprits(seen(halted, *links)) == ["nvswitch/n1/2"]
+    assert culprits(seen(*links, halted)) == ["nvswitch/n1/2"]
 
 
 def test_what_names_nothing_gives_way_to_what_names_a_part() -> None:

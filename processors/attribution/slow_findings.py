@@ -76,8 +76,8 @@ def _waits(job: str, ranks: Sequence[SlowRank], states: StepStates) -> Finding |
     waits = [states.waits_of(job, slow.rank) for slow in ranks]
     for at, fault_class, how in _WAITS:
         told = [states.proof_of(job, slow.rank, how) for slow in ranks[:NAMED_MAX]]
-        if 2 * sum(each[at] for each in waits) < late_ns:
-            continue
+        if 2 * sum(each[at] for each in waits) < late_ns or None in told:
+            continue  # without a fact that shows it nothing is said
         return Finding(
             verdict="attributed",
             fault_class=fault_class,

@@ -1,0 +1,105 @@
+"""Promises about settings that differ: told where a job suffers, and never without."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nemesis.schemas.observed import SettingRead
+from tests.attribution_log import SECOND_NS, Log, step_block, wired
+
+NODES = [f"n{number}" for number in range(1, 9)]
+
+
+def setting(log: Log, component: str, name: str, value: str) -> None:
+    node = component.split("/")[1]
+    log.told("setting", SettingRead, node, component=component, name=name, value=value)
+
+
+def started() -> Log:
+    log = wired(*NODES)
+    for node in NODES:
+        setting(log, f"node/{node}", "nics.mtu", "4200")
+        setting(log, f"node/{node}", "nccl", "2.27.3")
+    return log
+
+
+def run(log: Log, seconds: int, *, step_ns: int = SECOND_NS, stands: bool = False) -> None:
+    for second in range(seconds):
+        for at, node in enumerate(NODES):
+            step = 1 if stands else 1 + len(log.facts) + second
+            rows = [
+                {"rank": rank, "step": step, "step_ns": step_ns, "own_ns": step_ns // 2}
+                for rank in (2 * at, 2 * at + 1)
+            ]
+            log.sample(
+                node, job="llama", step_count=2, steps=step_block(*rows), period_ns=SECOND_NS
+            )
+        log.tick(1)
+
+
+def test_a_nic_with_another_mtu_is_named_once_its_job_is_slower() -> None:
+    log = started()
+    run(log, 10)
+    setting(log, "nic/n3/mlx5_1", "mtu", "1500")
+    run(log, 20)
+    assert not log.verdicts
+    run(log, 20, step_ns=2 * SECOND_NS)
+    assert [each.id for each in log.last.culprits] == ["nic/n3/mlx5_1"]
+    assert log.last.fault_class == "network.config"
+    assert "unlike 4200" in log.last.reason
+    assert log.last.ruled_out
+
+
+def test_another_release_on_one_node_is_named_once_its_job_stands_still() -> None:
+    log = started()
+    run(log, 10)
+    setting(log, "node/n3", "nccl", "2.21.5")
+    run(log, 5)
+    assert not log.verdicts
+    for _ in range(30):
+        log.tick(1)
+        for node in NODES:
+            log.sample(node)
+    assert [each.id for each in log.last.culprits] == ["software/n3/nccl"]
+    assert log.last.fault_class == "software.version"
+
+
+@pytest.mark.parametrize("nodes", [NODES[:2], NODES[:4]])
+def test_what_several_have_is_no_slip(nodes: list[str]) -> None:
+    log = started()
+    for node in nodes:
+        setting(log, f"nic/{node}/mlx5_1", "mtu", "1500")
+    run(log, 10)
+    run(log, 20, step_ns=2 * SECOND_NS)
+    assert not [each for each in log.verdicts if each.culprits]
+
+
+def test_a_setting_that_was_put_right_is_no_cause() -> None:
+    log = started()
+    run(log, 10)
+    setting(log, "nic/n3/mlx5_1", "mtu", "1500")
+    setting(log, "nic/n3/mlx5_1", "mtu", "4200")
+    run(log, 20, step_ns=2 * SECOND_NS)
+    assert not [each for each in log.verdicts if each.culprits]
+
+
+def test_a_clock_that_follows_no_time_server_is_told_of_by_itself() -> None:
+    log = started()
+    run(log, 5)
+    setting(log, "service/n3/chronyd", "reference", "none")
+    run(log, 5)
+    assert [each.id for each in log.last.culprits] == ["node/n3"]
+    assert log.last.fault_class == "host.config"
+
+
+@settings(max_examples=20, deadline=None)
+@given(odd=st.sampled_from(NODES), order=st.permutations(NODES))
+def test_whatever_the_nodes_are_called_and_in_which_order_they_tell(
+    odd: str, order: list[str]
+) -> None:
+    log = wired(*NODES)
+    for node in order:
+        setting(log, f"node/{node}", "nccl", "2.21.5" if node == odd else "2.27.3")
+    run(log, 5)
+    run(log, 10, step_ns=2 * SECOND_NS)
+    assert [each.id for each in log.last.culprits] == [f"software/{odd}/nccl"]

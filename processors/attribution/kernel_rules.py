@@ -219,13 +219,13 @@ def spelled(message: KernelMessage) -> str:
 def why_it_follows(message: KernelMessage) -> str:
     """Why a message beside a graver one is no fault of its own."""
     if message.kind == "xid":
-        return _FOLLOWS.get(message.code, "is less grave than what its node printed beside it")
+        return FOLLOWS.get(message.code, "is less grave than what its node printed beside it")
     if message.kind == "sxid":
         return "is what a switch reports when the other end of its link is gone"
     return "names it, and says of no fault"
 
 
-_FOLLOWS: Final[Mapping[int, str]] = {
+FOLLOWS: Final[Mapping[int, str]] = {
     **dict.fromkeys(sorted(FALLOUT_XIDS), "is printed of any process that ends in its work"),
     **dict.fromkeys(
         sorted(NVLINK5_XIDS - {LINK_EVENT_XID}),

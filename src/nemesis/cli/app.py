@@ -8,6 +8,7 @@ from nemesis.cli.approve import approve, veto
 from nemesis.cli.breaker import breaker
 from nemesis.cli.check import check
 from nemesis.cli.clock import clock
+from nemesis.cli.codes import codes
 from nemesis.cli.dashboard import dashboard
 from nemesis.cli.decisions import decisions
 from nemesis.cli.demo import demo
@@ -64,6 +65,7 @@ app.command()(approve)
 app.add_typer(breaker, name="breaker")
 app.command()(check)
 app.command()(clock)
+app.command()(codes)
 app.command()(credentials)
 app.command()(dashboard)
 app.command()(decisions)

@@ -1,0 +1,33 @@
+"""`nemesis codes`: what a code of a driver means, what it follows, and what to do."""
+
+from typing import Annotated
+
+import typer
+
+from nemesis.cli.output import JsonOption, print_json, say
+
+
+def codes(
+    wanted: Annotated[
+        str, typer.Argument(metavar="[CODE]", help="A number, or xid, sxid, aer, nic.")
+    ] = "",
+    json: JsonOption = False,
+) -> None:
+    """Say what an Xid, SXid, AER or NIC health code means. Without one, all of them.
+
+    Exit status: 0, or 3 where no such code is known.
+    """
+    from nemesis.processors.attribution.code_catalogue import code_rows
+
+    found = [row for row in code_rows() if not wanted or wanted.lower() in (row.code, row.family)]
+    if json:
+        print_json([row._asdict() for row in found])
+    else:
+        for row in found:
+            say(f"{row.family} {row.code}: {row.meaning} ({row.severity}; {row.action})")
+            if row.follows:
+                say(f"  may only follow: {row.follows}")
+            if wanted:
+                say(f"  source: {row.source}")
+    if not found:
+        raise typer.Exit(3)

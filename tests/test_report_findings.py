@@ -212,6 +212,41 @@ def test_what_lines_prove(tmp_path: Path, promise: str) -> None:
     assert answer.evidence
 
 
+def test_readings_before_and_after_are_two_readings_of_one_host(tmp_path: Path) -> None:
+    answer = told(
+        tmp_path,
+        **{
+            "ib.after.txt": COUNTER.format(nic=0, value=5) + COUNTER.format(nic=1, value=190),
+            "ib.before.txt": COUNTER.format(nic=0, value=5) + COUNTER.format(nic=1, value=90),
+        },
+    )
+    assert named(answer) == ["nic/localhost/mlx5_1"]
+
+
+def test_ranks_that_ran_ahead_make_nobody_late(tmp_path: Path) -> None:
+    state = "".join(STATE.format(rank=r, enqueued=9 + r, completed=8) for r in range(4))
+    assert told(tmp_path, log=state).culprits == []
+
+
+def test_a_stage_that_was_over_before_they_gave_up_kept_nobody(tmp_path: Path) -> None:
+    busy = "2026-01-01 00:00:10 [rank7] dataset index built in 900 s\n"
+    assert told(tmp_path, log=busy + timeouts(8, 8)).verdict == "insufficient"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[rank1]: torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /x\n",
+        "[rank1]: RuntimeError: [1] is setting up NCCL communicator and got error\n",
+        "[rank1]: RuntimeError: something that a library could not name\n",
+        "[rank1]: ConnectionResetError: [Errno 104] Connection reset by peer\n",
+    ],
+)
+def test_what_follows_or_names_nothing_is_not_the_programs_fault(tmp_path: Path, line: str) -> None:
+    answer = told(tmp_path, log=line)
+    assert (answer.verdict, answer.fault_class) == ("insufficient", "unknown")
+
+
 def as_plain(answer: Triage) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(answer))
     return plain

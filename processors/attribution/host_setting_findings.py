@@ -150,7 +150,12 @@ def _one_network_twice(told: Told) -> Finding | None:
         words = each.value.split()
         if each.component.endswith("/routes") and words[0] != "default" and "via -" in each.value:
             routes.setdefault((each.component, words[0]), []).append(each)
-    doubled = {key: own for key, own in routes.items() if len({_dev(e) for e in own}) > 1}
+    doubled = {
+        key: own
+        for key, own in routes.items()
+        # different metrics are somebody's decision
+        if len({_dev(e) for e in own}) > 1 and len({e.value.split()[-1] for e in own}) == 1
+    }
     if not doubled:
         return None
     names = sorted({network for _, network in doubled})

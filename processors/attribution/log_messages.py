@@ -110,7 +110,10 @@ _EXCEPTION: Final = re.compile(
     r"\s*((?:[\w]+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit))(?:: (.*))?\Z"
 )
 _FOLLOWER: Final = re.compile(
-    r"NCCL (?:communicator|error|operation)|DistBackendError|DistNetworkError|ChildFailedError"
+    r"Dist(?:Store|Backend|Network)?Error|wait timeout after|CalledProcessError|Process\w+Exception"
+    r"|WorkerCrashedError|RayTaskError|ActorDiedError|BrokenPipe|ConnectionReset|EOFError"
+    r"|setting up NCCL communicator|NCCL (?:communicator|error|operation)"
+    r"|ChildFailedError"
     r"|[Cc]onnection (?:reset|closed|refused)|Broken pipe|TCPStore|SignalException|SIGTERM"
     r"|KeyboardInterrupt|SystemExit|was aborted|remote process|gloo/transport|[Ww]atchdog"
     r"|Timed out waiting|unhandled (?:system|cuda) error|To avoid data inconsistency"
@@ -188,6 +191,7 @@ _FIRST_FAILURE: Final = re.compile(
 _KILLED: Final = re.compile(
     r"\bOOMKilled\b|oom[-_ ]kill|OUT_OF_MEMORY|Out Of Memory", re.IGNORECASE
 )
+_ON_GPU: Final = re.compile(r"cuda|\bhip\b|\bgpu\b|OutOfMemoryError", re.IGNORECASE)
 _WRONG: Final = re.compile(r"Out of bounds values ?: ?(\d+)")
 _ACTIVITY: Final = re.compile(
     r"(check-?point\w*|sav(?:e|ing|ed)\b|writ(?:e|ing|ten)\b|load(?:ing|ed)?\b|eval\w*|metadata"
@@ -266,7 +270,7 @@ def _host(text: str) -> LogMessage | None:
         return LogMessage("shm_full")
     if match := _NO_SPACE.search(text):
         return LogMessage("no_space", what=match[0])
-    if _KILLED.search(text) and "CUDA" not in text:
+    if _KILLED.search(text) and not _ON_GPU.search(text):
         return LogMessage("killed")
     return None
 

@@ -59,7 +59,9 @@ _OWN_ERRORS: Final = (
     "Sizes of tensors must match",
 )
 _STOPPED: Final = frozenset({"KeyboardInterrupt", "SystemExit"})
-_NOT_THE_CODE: Final = frozenset({"OSError", "IOError", "TimeoutError", "ConnectionError"})
+_NOT_THE_CODE: Final = frozenset(
+    {"OSError", "IOError", "TimeoutError", "ConnectionError", "MemoryError"}
+)
 
 
 def judge_program(told: Told) -> list[Finding]:
@@ -276,10 +278,10 @@ def _exception(told: Told) -> Finding | None:
     who = f"rank {shown(ranks, NAMED_MAX)} of {told.job}" if ranks else told.job
     reason = f"{who} raised {first.message.device}: {first.message.what[:120]}"
     return Finding(
-        verdict="class-only" if vague else "attributed",
-        fault_class="app.program",
+        verdict="insufficient" if vague else "attributed",
+        fault_class="unknown" if vague else "app.program",
         reason=reason,
-        confidence_ppm=400_000 if vague else 800_000,
+        confidence_ppm=0 if vague else 800_000,
         level=NOT_UNDERSTOOD + 1 if vague else PROGRAM_FAULT - 1,
         culprits=() if vague else (f"program/{told.job}",),
         victims=(),

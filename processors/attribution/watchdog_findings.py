@@ -128,7 +128,9 @@ def _least(told: Told, positions: dict[int, Said]) -> Finding | None:
         return None
     least = min(each.message.seq for each in known.values())
     behind = sorted(rank for rank, each in known.items() if each.message.seq == least)
-    if len(behind) == len(known):
+    finished = [e.message.number for r, e in known.items() if r not in behind]
+    if len(behind) == len(known) or (min(finished) >= 0 and least > max(finished)):
+        # all have called what they wait in; that some ran ahead says nothing
         return _unfinished(told, known)
     if len(behind) > 1 and len(behind) * FEW_SHARE > len(known):
         return None
@@ -231,10 +233,15 @@ def _busy(told: Told) -> Finding | None:
     if not timed:
         return None
     limit_ns = min(each.message.value_ns for each in timed.values())
+    # what was over before they gave up did not keep them waiting
+    first_ns = min(each.at_ns for each in told.of("timeout"))
     stages = [
         each
         for each in told.of("activity")
-        if each.rank >= 0 and each.rank not in timed and each.message.value_ns > limit_ns > 0
+        if each.rank >= 0
+        and each.rank not in timed
+        and each.message.value_ns > limit_ns > 0
+        and each.at_ns >= first_ns
     ]
     ranks = sorted({each.rank for each in stages})
     if len(ranks) != 1:

@@ -4,6 +4,7 @@ Lines with a clock of the wall keep it; one without is as late as the line befor
 line of a bundle tells the time, everything lies at its end in the order of the files.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from nemesis.producers.readers.notes import Note
 from nemesis.producers.readers.text_file import TextFile
+from nemesis.producers.readers.text_hosts import MOMENT
 from nemesis.schemas.observed import (
     CountersRead,
     LogLineWritten,
@@ -49,7 +51,12 @@ def placed(
     numbers: Counter[tuple[str, str]],
 ) -> Iterator[Placed]:
     """Everything noted, ascending in time; `end_ns` is where the bundle ends."""
-    timed = [(at_ns, text.file, note) for text in texts for at_ns, note in _times(text, end_ns)]
+    ordered = sorted(texts, key=lambda text: _phase(text.file))
+    timed: list[tuple[int, str, Note]] = []
+    for text in ordered:
+        timed += [(at_ns, text.file, note) for at_ns, note in _times(text, end_ns)]
+        if not any(note.clock == "wall" for note in text.notes):
+            end_ns += STEP_NS * len(text.notes)  # the next file without a clock comes after it
     for at_ns, file, note in sorted(timed, key=lambda each: each[0]):
         token = BY_STRUCT[type(note.observation)].token
         node = note.observation.node or hosts[file]
@@ -57,6 +64,14 @@ def placed(
         observation = _on_node(note.observation, node, job)
         observation = replace(observation, node=node, at_ns=at_ns, n=numbers[node, token])
         yield Placed(file, note.number, token, observation)
+
+
+def _phase(file: str) -> int:
+    """Of readings before and after something, which one was first."""
+    words = [match for word in re.split(r"[/._-]", file) if (match := MOMENT.match(word))]
+    if any(match["early"] for match in words):
+        return 0
+    return 2 if any(match["late"] for match in words) else 1
 
 
 def _times(text: TextFile, end_ns: int) -> Iterator[tuple[int, Note]]:

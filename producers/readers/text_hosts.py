@@ -15,6 +15,12 @@ from nemesis.schemas.components import UNKNOWN_HOST
 from nemesis.schemas.observed import CountersRead, Observation, SettingRead
 
 _WORDS: Final = re.compile(r"[/._]")
+MOMENT: Final = re.compile(
+    r"(?:(?P<early>before|first|start|old|prev\w*)|(?P<late>after|second|end|new|later|current)"
+    r"|t|run|sample|poll|snap\w*|reading|\d+)[-_]?\d*(?:s|min|h)?\Z",
+    re.IGNORECASE,
+)
+"""What tells two readings of one host apart, and not two hosts."""
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}\Z")
 
 
@@ -67,4 +73,5 @@ def _differing(files: Sequence[str]) -> Mapping[str, str]:
     if len(files) < 2 or len(places) != 1:
         return {}
     names = {file: row[places[0]] for file, row in zip(files, rows, strict=True)}
-    return names if all(_HOST.match(name) for name in names.values()) else {}
+    hosts = all(_HOST.match(name) and not MOMENT.match(name) for name in names.values())
+    return names if hosts else {}

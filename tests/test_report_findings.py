@@ -7,8 +7,13 @@ import msgspec
 import pytest
 
 from nemesis.cli.triage import triage_paths
+from nemesis.processors.attribution.attribution import Attribution
+from nemesis.producers.readers.memory_log import SECOND_NS, MemoryLog
+from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.observed import LogLineWritten
 from nemesis.views.triage_answer import Triage
 
+START_NS = 1_700_000_000 * SECOND_NS
 WATCHDOG = (
     "[rank{rank}]:[E ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation "
     "timeout: WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn={size}, NumelOut={size}, "
@@ -259,3 +264,24 @@ def test_the_answer_does_not_depend_on_the_order_of_lines(tmp_path: Path, ranks:
     back = told(tmp_path, log="".join(reversed(lines)))
     assert named(there) == named(back)
     assert as_plain(there)["fault_class"] == as_plain(back)["fault_class"]
+
+
+def test_a_job_that_never_stops_talking_is_judged_all_the_same() -> None:
+    lines = [WATCHDOG.format(rank=rank, seq=9, size=8 + (rank == 3)).strip() for rank in range(4)]
+    facts = [
+        LogLineWritten(
+            node="n1",
+            start_ns=1,
+            n=at + 1,
+            at_ns=START_NS + at * SECOND_NS,
+            source="torch",
+            text=lines[at % 4],
+            job="j",
+            rank=at % 4 if at < 4 else at,
+        )
+        for at in range(15)
+    ]
+    log = MemoryLog([Attribution()])
+    log.run(facts)
+    verdicts = [each for each in log.conclusions if isinstance(each, FaultAttributed)]
+    assert verdicts[0].at_ns < START_NS + 14 * SECOND_NS

@@ -46,20 +46,25 @@ def place_reports(state: State) -> None:
     for told in state.reports.ripe(state.log_time_ns):
         found = [finding for rule in _RULES for finding in rule(told)]
         found = found or judge_unexplained(told)
-        if not found:
-            continue
         nodes = sorted({node for each in found for node in _nodes(each)})
         incident = _incident(state, told.job, nodes)
-        if incident is None:
-            opened_by = found[0].proofs[0].fact
-            incident = state.incidents.open(f"{opened_by} {REPORT}", state.log_time_ns, late=False)
+        if incident is None and found:
+            opened_by = f"{found[0].proofs[0].fact} {REPORT}"
+            incident = state.incidents.open(opened_by, state.log_time_ns, late=False)
             incident.job = told.job
-        news = [incident.tell(f"{REPORT}{told.job} {at}", each) for at, each in enumerate(found)]
-        for at in range(len(found), len(incident.told)):
-            incident.told.pop(f"{REPORT}{told.job} {at}", None)
-        if any(news):
+        if incident is not None and _tell(incident, told.job, found):
             incident.take_nodes(nodes, state.log_time_ns)
     state.reports.forget(state.log_time_ns)
+
+
+def _tell(incident: Incident, job: str, found: Sequence[Finding]) -> bool:
+    """Tell an incident what the rules find now, and nothing else of theirs; whether it is news."""
+    own = {f"{REPORT}{job} {at}": each for at, each in enumerate(found)}
+    gone = [key for key in incident.told if key.startswith(f"{REPORT}{job} ") and key not in own]
+    for key in gone:
+        del incident.told[key]
+    news = [incident.tell(key, each) for key, each in own.items()]
+    return any(news) or bool(gone)
 
 
 def _nodes(finding: Finding) -> list[str]:

@@ -18,6 +18,7 @@ from nemesis.schemas.facts import Fact
 
 SECOND_NS: Final = 1_000_000_000
 SETTLE_NS: Final = 2 * SECOND_NS  # ranks and hosts tell of one thing within a second or two
+WAIT_NS_MAX: Final = 10 * SECOND_NS  # a job that talks without end is judged all the same
 FORGET_NS: Final = 600 * SECOND_NS
 SAID_MAX: Final = 2048
 ALIKE_MAX: Final = 8
@@ -110,6 +111,8 @@ class JobReports(msgspec.Struct):
     stacks: list[Stacked] = []
     changed_ns: int = 0
     judged: bool = True
+    since_ns: int = 0
+    """Log time of the first news that was not judged."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -153,12 +156,16 @@ class Reports(msgspec.Struct):
             case "step_times":
                 taken = _take_pace(reports, fact)
         if taken:
+            reports.since_ns = fact.log_time_ns if reports.judged else reports.since_ns
             reports.changed_ns, reports.judged = fact.log_time_ns, False
 
     def ripe(self, now_ns: int) -> Iterator[Told]:
         """What is new and has settled, job by job; what belongs to none stands beside each."""
         news = [each for each in self.jobs.values() if not each.judged]
-        if not news or any(now_ns - each.changed_ns < SETTLE_NS for each in news):
+        if not news or any(
+            now_ns - each.changed_ns < SETTLE_NS and now_ns - each.since_ns < WAIT_NS_MAX
+            for each in news
+        ):
             return
         common = self.jobs.get("", JobReports())
         named = [job for job in self.jobs if job]

@@ -235,13 +235,16 @@ def _rows(facts: Sequence[Fact]) -> Longs:
     """The rows of all samples, with the time and the period of their polls."""
     blocks = [fact.data.steps for fact in facts]
     counts = [fact.data.step_count for fact in facts]
-    if any(len(block) != 8 * _WIDTH * count for block, count in zip(blocks, counts, strict=True)):
+    widths = {len(block) // (8 * count) for block, count in zip(blocks, counts, strict=True)}
+    if len(widths) > 1:
         blocks = [  # a newer producer has channels of which nothing is known here
             np.frombuffer(block, _INT64).reshape(count, -1)[:, :_WIDTH].tobytes()
             for block, count in zip(blocks, counts, strict=True)
         ]
+        widths = {_WIDTH}
+    whole = np.frombuffer(b"".join(blocks), _INT64).reshape(-1, widths.pop())
     table = np.empty((sum(counts), _COLUMNS), np.int64)
-    table[:, :_WIDTH] = np.frombuffer(b"".join(blocks), _INT64).reshape(-1, _WIDTH)
+    table[:, :_WIDTH] = whole[:, :_WIDTH]
     polled = [(fact.at_ns, min(fact.data.period_ns, STEP_NS_MAX)) for fact in facts]
     table[:, _WIDTH:] = np.repeat(np.array(polled, np.int64), counts, axis=0)
     return table

@@ -48,6 +48,23 @@ def test_what_follows_from_the_culprit_is_ruled_out_by_its_own_evidence() -> Non
     assert log.last.culprits[0].id == "gpu/n1/0000:1b:00.0"
 
 
+def test_a_file_server_that_two_clients_miss_is_at_fault_and_one_client_proves_nothing() -> None:
+    log = cluster("n1", "n2", "n3")
+    line = "nfs: server 10.0.40.11 not responding, still trying"
+    log.kernel(line, "n1")
+    log.tick(3)
+    assert (log.last.verdict, log.last.culprits) == ("class-only", ())
+    log.kernel(line, "n2")
+    log.tick(3)
+    assert [each.id for each in log.last.culprits] == ["storage/10.0.40.11"]
+    assert set(log.last.victims) == {"node/n1", "node/n2"}
+    log = cluster("n1", "n2", "n3")
+    log.kernel(line, "n1")
+    log.kernel(line.replace("40.11", "40.12"), "n2")
+    log.tick(3)
+    assert not any(each.culprits for each in log.verdicts)
+
+
 def test_ranks_in_a_cycle_are_named_in_its_order() -> None:
     answer = triage_paths([DATA / "fr_samples" / "order_inversion"])
     assert "(2 -> 3 -> 2)" in answer.reason

@@ -136,6 +136,13 @@ class Incidents(msgspec.Struct):
                 return incident
         return None
 
+    def of_server(self, clue: Clue, now_ns: int) -> Incident | None:
+        """The one in which another client told of the file server that the message is about."""
+        if clue.message.kind != "server_silent":
+            return None
+        told = (each for each in self.open_ones if now_ns - each.changed_ns <= JOIN_NS)
+        return next((e for e in told if any(c.message == clue.message for c in e.clues)), None)
+
     def of_jobs(self, jobs: Collection[str], now_ns: int, inventory: Inventory) -> Incident | None:
         """The latest one that touches one of these jobs."""
         for incident in reversed(self.open_ones):

@@ -50,7 +50,7 @@ def _incident_of_clue(state: State, clue: Clue, *, late: bool) -> Incident | Non
     now_ns = state.log_time_ns
     if clue.message.kind == "not_understood":
         return state.incidents.of_noise(clue, now_ns, late=late)
-    incident = state.incidents.of_link(clue)
+    incident = state.incidents.of_link(clue) or state.incidents.of_server(clue, now_ns)
     incident = incident or state.incidents.on_node(clue.node, now_ns, clue.message.device)
     incident = incident or state.incidents.of_program(clue, now_ns, state.inventory)
     incident = incident or _of_stopped_job(state, clue)

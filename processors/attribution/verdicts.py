@@ -47,6 +47,7 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
         finding = judge_kernel(node, clues, inventory)
         if finding is not None:
             found.append(_weighed(finding, clues, incident, inventory, steps))
+    found = _with_shared_server(found, incident.clues)
     exited = judge_exits(incident.exits, inventory, steps)
     stuck = incident.stuck
     if stuck is not None and exited is not None and not exited.culprits:
@@ -58,6 +59,37 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
     killed = {each.pid for each in incident.exits if each.pid}
     left = {each.node for each in incident.exits if each.code > 0 and not each.signal}
     return sorted(found, key=lambda each: (-_level(each, killed, left), each.culprits))
+
+
+def _with_shared_server(found: list[Finding], clues: Sequence[Clue]) -> list[Finding]:
+    """A file server that several clients miss is at fault itself, and not their ways to it."""
+    clients: dict[str, set[str]] = {}
+    for clue in clues:
+        if clue.message.kind == "server_silent":
+            clients.setdefault(clue.message.label, set()).add(clue.node)
+    shared = sorted(name for name, nodes in clients.items() if len(nodes) > 1)
+    if len(shared) != 1:
+        return found
+    told = [each for each in found if each.fault_class == "storage"]
+    if not told:
+        return found
+    count, server = len(clients[shared[0]]), f"storage/{shared[0]}"
+    because = f"{count} clients of it miss the same server at once"
+    proofs = tuple(proof for each in told for proof in each.proofs)
+    whole = replace(
+        told[0],
+        verdict="attributed",
+        reason=f"{server} does not answer {count} nodes",
+        confidence_ppm=900_000,
+        culprits=(server,),
+        victims=tuple(sorted(components.node(name) for name in clients[shared[0]])),
+        proofs=proofs,
+        missing=(wanted.SERVER_LOG,),
+        ruled_out=(
+            RuledOut(says="the network of one client", because=because, fact=proofs[0].fact),
+        ),
+    )
+    return [each for each in found if each.fault_class != "storage"] + [whole]
 
 
 def _weighed(

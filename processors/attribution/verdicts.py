@@ -58,7 +58,10 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
         found.append(_silent(incident.silences, inventory))
     killed = {each.pid for each in incident.exits if each.pid}
     left = {each.node for each in incident.exits if each.code > 0 and not each.signal}
-    return sorted(found, key=lambda each: (-_level(each, killed, left), each.culprits))
+    # of findings that explain as much, the surer one; never the one whose node is named first
+    return sorted(
+        found, key=lambda each: (-_level(each, killed, left), -each.confidence_ppm, each.culprits)
+    )
 
 
 def _with_shared_server(found: list[Finding], clues: Sequence[Clue]) -> list[Finding]:

@@ -5,49 +5,18 @@ argument; how fast it passes is the caller's business.
 """
 
 from bisect import insort
-from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final
 
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.sim.agent import Agent, Surroundings
-from nemesis.sim.faults.symptoms import (
-    Fault,
-    GpuEffect,
-    HostEffect,
-    KernelLine,
-    LinkTurned,
-    NetworkEffect,
-    NicCounted,
-    NicMute,
-    NicReads,
-    NicRises,
-    NicSlowed,
-    NodeEffect,
-    NodeLost,
-    NodeReturned,
-    PortCounted,
-    PortRises,
-    RankDelayed,
-    RankDies,
-    RankEffect,
-    RankGivesUp,
-    RankPrints,
-    RankReads,
-    RankStrays,
-    RankStuck,
-    SettingChanged,
-    Slowed,
-    SwitchLost,
-    SwitchReturned,
-    Symptom,
-)
+from nemesis.sim.faults.symptoms import Fault, Symptom
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.network import Network
-from nemesis.sim.jobs.parts import parts_of
 from nemesis.sim.params import Params, load_params
 from nemesis.sim.rendezvous import Rendezvous
+from nemesis.sim.strikes import Strikes
 from nemesis.sim.telemetry.evidence import Evidence
 from nemesis.sim.telemetry.fabric import Collector, Collectors, Fabric
 from nemesis.sim.telemetry.poller import Poller
@@ -58,7 +27,6 @@ from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed, injected
 from nemesis.sim.truth.memberships import Memberships
 
 Connected = Callable[[str], bool]
-ERR: Final = 3  # KERN_ERR
 FABRIC_POLLS: Final = 2
 """A switch is polled once in so many polls of a node: its fact is larger."""
 
@@ -108,11 +76,6 @@ class Simulation:
             start_ns=start_ns,
         )
         self._speaking: Final[set[str]] = set()
-        self.lost_nodes: Final[set[str]] = set()
-        self.lost_switches: Final[set[str]] = set()
-        self._boots: Final[dict[str, int]] = {}
-        self.kernel_lines: Final[dict[str, list[tuple[int, str]]]] = {}
-        """What kernels printed, by node: when, and the text; nothing where nobody can read it."""
         self.faults_injected_count = 0
         self.start_ns: Final = start_ns
         self._now_ns = start_ns
@@ -125,7 +88,22 @@ class Simulation:
             set(),
         )
         self._evidence: Final = {node: Evidence(node, seed) for node in cluster.node_names}
-        self.agents: Final = {node: self._agent(node, start_ns) for node in cluster.node_names}
+        self.agents: Final[dict[str, Agent]] = {}
+        self._strikes: Final = Strikes(
+            cluster,
+            self.jobs,
+            network=self.network,
+            world=self.world,
+            fabric=self.fabric,
+            evidence=self._evidence,
+            agents=self.agents,
+            concerned=self._around.concerned,
+            boot=self.restart_agent,
+        )
+        self.lost_nodes: Final = self._strikes.lost_nodes
+        self.kernel_lines: Final = self._strikes.kernel_lines
+        for node in cluster.node_names:
+            self.restart_agent(node, start_ns)
         self.faults: Final[list[Fault]] = []
         self._onsets: Final[list[Fault]] = []
         self._symptoms: Final[list[tuple[int, int, Symptom]]] = []
@@ -166,10 +144,10 @@ class Simulation:
         while self._symptoms and self._symptoms[0][0] <= now_ns:
             at_ns, _, symptom = self._symptoms.pop(0)
             self._advance_jobs(at_ns)
-            self._strike(symptom, at_ns)
+            self._strikes.strike(symptom, at_ns)
         self._advance_jobs(now_ns)
         self._look(now_ns, connected)
-        self._collectors.look(now_ns, self.lost_switches)
+        self._collectors.look(now_ns, self._strikes.lost_switches)
         return truths + [entry for each in self._memberships.values() for entry in each.formed()]
 
     def _advance_jobs(self, now_ns: int) -> None:
@@ -218,7 +196,7 @@ class Simulation:
         return self.agents[node]
 
     def _agent(self, node: str, start_ns: int) -> Agent:
-        boot = self._boots.get(node, 1)
+        boot = self._strikes.boots_count.get(node, 1)
         agent = Agent(
             node,
             self._around,
@@ -231,165 +209,9 @@ class Simulation:
         agent.begin(start_ns)
         return agent
 
-    def _strike(self, symptom: Symptom, at_ns: int) -> None:
-        node, effect = symptom.node, symptom.effect
-        if node in self.lost_nodes and not isinstance(effect, NodeReturned):
-            return
-        self._around.concerned.add(node)
-        if isinstance(effect, KernelLine):
-            self._kernel_line(node, effect.text, effect.priority, at_ns)
-        elif isinstance(effect, RankEffect):
-            self._strike_rank(effect, node, at_ns)
-        elif isinstance(effect, GpuEffect | HostEffect):
-            self.world[node].suffer(effect)
-        elif isinstance(effect, NetworkEffect):
-            self._strike_network(effect, node, at_ns)
-        elif isinstance(effect, NodeEffect):
-            self._strike_node(effect, node, at_ns)
-        else:
-            self._evidence[node].suffer(effect, at_ns)
-
-    def _kernel_line(self, node: str, text: str, priority: int, at_ns: int) -> None:
-        if self._evidence[node].has_kernel_log:
-            self.kernel_lines.setdefault(node, []).append((at_ns, text))
-        self.agents[node].witness.kernel_line(text, priority, at_ns)
-
     def writes_dump(self, node: str, rank: int) -> bool:
         """Whether anybody gets to see the flight recorder of a rank on a node."""
         return node not in self.lost_nodes and self._evidence[node].dumps(rank)
-
-    def _strike_node(self, effect: NodeEffect, node: str, at_ns: int) -> None:
-        match effect:
-            case Slowed():
-                for job in self.jobs.values():
-                    job.slow(node, effect.index, effect.per_mille)
-            case SettingChanged():
-                witness = self.agents[node].witness
-                witness.setting(effect.component, effect.name, effect.value, at_ns)
-            case NodeLost():
-                for job in self.jobs.values():
-                    for rank in job.on_node(node):
-                        job.kill(rank.number, 0)
-                self.lost_nodes.add(node)
-                self._boots[node] = self._boots.get(node, 1) + 1
-                del self.agents[node]
-            case NodeReturned():
-                self._return(node, at_ns)
-            case _:
-                assert_never(effect)
-
-    def _return(self, node: str, at_ns: int) -> None:
-        """Boot a node that was lost, with sound parts: nothing of what it ran is known to it."""
-        if node not in self.lost_nodes:
-            return
-        for job in self.jobs.values():
-            for rank in job.on_node(node):
-                job.fence(rank.number)
-            for index in range(-1, self.cluster.ranks_per_node):
-                job.slow(node, index, 0)
-                job.congest(node, index, 0)
-        self.lost_nodes.discard(node)
-        self.world[node].boot()
-        for index, nic in enumerate(self.cluster.nics_of(node)):
-            self.fabric.rise(nic.switch_port, ())
-            if nic.switch_port.split("/")[1] not in self.lost_switches:
-                self._turn_link(LinkTurned(index, up=True), node, at_ns)
-        self.agents[node] = self._agent(node, at_ns)
-
-    def _strike_rank(self, effect: RankEffect, node: str, at_ns: int) -> None:
-        there = (job for job in self.jobs.values() if effect.rank in job.numbers_on(node))
-        job = next(there, None)
-        if job is None:
-            return  # it moved away before
-        match effect:
-            case RankStuck():
-                job.stick(effect.rank)
-            case RankDies():
-                job.kill(effect.rank, effect.returncode)
-            case RankGivesUp():
-                self._give_up(job, effect, node, at_ns)
-            case RankStrays():
-                job.stray(effect.rank, effect.differs_in)
-            case RankDelayed():
-                job.delay(effect.rank, effect.delay_ns, effect.waits_for)
-            case RankPrints():
-                witness = self.agents[node].witness
-                witness.printed(effect.rank, effect.source, effect.text, at_ns)
-            case RankReads():
-                job.readings[effect.rank] = dict(effect.readings)
-            case _:
-                assert_never(effect)
-
-    def _give_up(self, job: Job, effect: RankGivesUp, node: str, at_ns: int) -> None:
-        """Who got on meanwhile has nothing to give up; a hold comes too late for a watchdog."""
-        rank = job.ranks[effect.rank]
-        alive = rank.stage in ("running", "held")
-        step_ns = job.model.step_ns
-        since_ns = job.waiting_since_ns(effect.rank, at_ns) or rank.ready_ns
-        if not alive or at_ns - since_ns < max(step_ns, effect.patience_ns - step_ns):
-            return
-        for line in effect.lines:
-            self._kernel_line(node, line, ERR, at_ns)
-        job.kill(effect.rank, effect.returncode)
-
-    def _strike_network(self, effect: NetworkEffect, node: str, at_ns: int) -> None:
-        match effect:
-            case LinkTurned():
-                self._turn_link(effect, node, at_ns)
-            case PortCounted():
-                self.fabric.count(self._port(node, effect.nic), effect.rises)
-            case PortRises():
-                self.fabric.rise(effect.port, effect.per_s)
-            case SwitchLost() | SwitchReturned():
-                self._turn_switch(effect.switch, at_ns, up=isinstance(effect, SwitchReturned))
-            case NicSlowed():
-                for job, place in self._served(effect.nic):
-                    job.congest(node, place, effect.per_mille)
-            case NicMute():
-                self.world[node].suffer(effect)
-                for job, place in self._served(effect.nic):
-                    job.cut(node, place)
-            case NicCounted() | NicRises() | NicReads():
-                self.world[node].suffer(effect)
-            case _:
-                assert_never(effect)
-
-    def _turn_switch(self, switch: str, at_ns: int, *, up: bool) -> None:
-        """Every link of it goes down or comes back; its NICs' nodes see that too."""
-        for port in self.cluster.ports_of(switch):
-            kind, _, peer = port.peer.partition("/")
-            node, _, name = peer.partition("/")
-            if kind == "port":
-                self.fabric.turn(port.port, up=up)
-                self.fabric.turn(port.peer, up=up)
-            elif node not in self.lost_nodes:
-                names = [nic.name for nic in self.cluster.nics_of(node)]
-                self._turn_link(LinkTurned(names.index(name), up), node, at_ns)
-        if up:
-            self.lost_switches.discard(switch)
-        else:
-            self.lost_switches.add(switch)
-        if self.cluster.tier_of(switch) != "leaf":
-            self.network.part(parts_of(self.cluster, self.lost_switches))
-            for job in self.jobs.values():
-                job.rewired(at_ns if up else 0)
-
-    def _turn_link(self, effect: LinkTurned, node: str, at_ns: int) -> None:
-        """Both ends see it, and the rank behind it is cut off or reached again."""
-        self.world[node].turn_link(effect.nic, up=effect.up)
-        self.fabric.turn(self._port(node, effect.nic), up=effect.up)
-        for job, place in self._served(effect.nic):
-            if effect.up:
-                job.mend(node, place, at_ns)
-            else:
-                job.cut(node, place)
-
-    def _served(self, nic: int) -> Iterator[tuple[Job, int]]:
-        """Every job with each place of a node that a NIC serves."""
-        return product(self.jobs.values(), self.cluster.node.gpus_of_nic(nic))
-
-    def _port(self, node: str, nic: int) -> str:
-        return self.cluster.nics_of(node)[nic].switch_port
 
     def standing(self) -> MembershipFormed | None:
         """How the first job stands after its newest step; None before that."""

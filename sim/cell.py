@@ -186,6 +186,7 @@ def _stage(
         seed=options.seed,
         folder=server.folder / "agents",
         start_ns=clock.start_ns,
+        params=options.weigh,
     )
     return Stage(
         simulation,

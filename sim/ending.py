@@ -40,9 +40,9 @@ class Ending:
         passed_ns: int,
         truths: Sequence[FaultInjected | MembershipFormed],
         facts: Sequence[Fact],
-        standing: MembershipFormed | None,
+        standing: Sequence[MembershipFormed],
     ) -> bool:
-        """Whether to stop now, so long after the start; `standing`: the job's newest step."""
+        """Whether to stop now, so long after the start; `standing`: each job's newest step."""
         if self._scenario.duration_s:
             return passed_ns >= self._scenario.duration_s * SECOND_NS
         if passed_ns <= self._last_ns:
@@ -62,12 +62,11 @@ def judged(
     scenario: Scenario,
     truths: Sequence[FaultInjected | MembershipFormed],
     facts: Sequence[Fact],
-    standing: MembershipFormed | None,
+    standing: Sequence[MembershipFormed],
 ) -> Score:
     """The score of a run, as it stands."""
     formed = [each for each in truths if isinstance(each, MembershipFormed)]
-    if standing is not None and standing not in formed:
-        formed.append(standing)
+    formed += [each for each in standing if each not in formed]
     return score(
         [each for each in truths if isinstance(each, FaultInjected)],
         formed,

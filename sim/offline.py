@@ -59,8 +59,8 @@ class OfflineRun(msgspec.Struct, kw_only=True, frozen=True):
     """The whole log."""
     passed_ns: int
     """How long it took, simulated."""
-    standing: MembershipFormed | None = None
-    """How the job stood at the end."""
+    standing: tuple[MembershipFormed, ...] = ()
+    """How each job stood at the end."""
 
     @property
     def ended_ns(self) -> int:
@@ -69,7 +69,7 @@ class OfflineRun(msgspec.Struct, kw_only=True, frozen=True):
 
     def ledger(self, opened: LedgerOpened) -> Ledger:
         """What the run really was."""
-        last = () if self.standing in (None, *self.truths) else (self.standing,)
+        last = [each for each in self.standing if each not in self.truths]
         return ledger_of(opened, (*self.truths, *last), self.ended_ns)
 
     def replay(self, catalogue: Catalogue = CATALOGUE) -> Report:
@@ -142,7 +142,7 @@ def run_offline(
         facts=tuple(log.facts),
         records=tuple(log.records),
         passed_ns=passed_ns,
-        standing=standing,
+        standing=tuple(standing),
     )
 
 

@@ -4,10 +4,11 @@ Why: figures on a simulated cluster are worth what its assumptions are, so these
 with their sources, and their hash stands wherever a figure does. Not here: a scenario's own words.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -152,7 +153,7 @@ class Params(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     defects: DefectParams
     truth: TruthParams
     sha256: str = ""
-    """Of the file, so that a figure says what it assumes."""
+    """Of the file and of what was changed, so that a figure says what it assumes."""
 
     def gpu_family(self, model: str) -> GpuParams:
         """The parameters of a GPU by the name of its model: of the longest family in it.
@@ -182,9 +183,41 @@ def load_params(path: Path = DEFAULT) -> Params:
         raise BadParamsError(error.message) from error
     except msgspec.ValidationError as error:
         raise BadParamsError(f"{path}: {error}") from error
-    for name in _falling(msgspec.to_builtins(params)):
-        raise BadParamsError(f"{path}: {name} must not fall: minimum, quartiles, maximum")
+    _expect_rising(params, str(path))
     return params
+
+
+def changed(params: Params, changes: Mapping[str, Any], *, where: str) -> Params:
+    """The same but for some lines, as a file of parameters would have them, by section.
+
+    Raises:
+        BadParamsError: a field that is unknown or impossible; `where` says whose.
+    """
+    if not changes:
+        return params
+    written = msgspec.json.encode(changes, order="deterministic")
+    document = {
+        **_merged(msgspec.to_builtins(params), changes),
+        "sha256": sha256(params.sha256.encode() + written).hexdigest(),
+    }
+    try:
+        other = msgspec.convert(document, Params)
+    except msgspec.ValidationError as error:
+        raise BadParamsError(f"{where}: {error}") from error
+    _expect_rising(other, where)
+    return other
+
+
+def _merged(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(before) | {
+        name: _merged(before.get(name, {}), value) if isinstance(value, dict) else value
+        for name, value in changes.items()
+    }
+
+
+def _expect_rising(params: Params, where: str) -> None:
+    for name in _falling(msgspec.to_builtins(params)):
+        raise BadParamsError(f"{where}: {name} must not fall: minimum, quartiles, maximum")
 
 
 def _falling(section: dict[str, object], prefix: str = "") -> list[str]:

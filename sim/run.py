@@ -86,7 +86,7 @@ async def judge(options: Options, cell: RunningCell, began_s: float) -> Outcome:
     await cell.stage.end()
     truths = await read_ledger(cell.ledger.connection)
     return Outcome(
-        score=judged(options.scenario, truths, cell.watcher.facts, None),
+        score=judged(options.scenario, truths, cell.watcher.facts, ()),
         truths=tuple(truths),
         facts=tuple(cell.watcher.facts),
         start_ns=cell.clock.start_ns,

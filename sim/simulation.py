@@ -213,6 +213,7 @@ class Simulation:
         """Whether anybody gets to see the flight recorder of a rank on a node."""
         return node not in self.lost_nodes and self._evidence[node].dumps(rank)
 
-    def standing(self) -> MembershipFormed | None:
-        """How the first job stands after its newest step; None before that."""
-        return self._memberships[self.job.name].standing()
+    def standing(self) -> list[MembershipFormed]:
+        """How each job stands after its newest step; without those that have made none."""
+        stands = (each.standing() for each in self._memberships.values())
+        return [each for each in stands if each is not None]

@@ -133,9 +133,8 @@ class Stage:
         return sum(link.connected for link in self._links.values())
 
     async def end(self) -> None:
-        """Enter how the job stands, and wait until the ledger holds every entry."""
-        standing = self.simulation.standing()
-        if standing is not None:
+        """Enter how each job stands, and wait until the ledger holds every entry."""
+        for standing in self.simulation.standing():
             self._entries.put_nowait(standing)
         await self._entries.join()
 

@@ -72,7 +72,7 @@ def run_seed(options: Options, seed: int) -> ScoredRun:
     kept = path.with_suffix(SUFFIX).exists() or not options.keep
     if path.exists() and kept:
         return msgspec.json.decode(path.read_bytes(), type=ScoredRun)
-    params = load_params(options.params)
+    params = options.suite.assumed(load_params(options.params))
     drawn = draw(options.suite, seed, params)
     with tempfile.TemporaryDirectory() as plans:
         run = run_offline(

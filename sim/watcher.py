@@ -91,7 +91,7 @@ class Watcher:
                 is_over = ending.is_over(passed_ns, self.truths, self.facts, standing)
             if is_over:
                 return
-            stands = standing is None or now_ns - standing.at_ns > WAITING_NS
+            stands = not standing or any(now_ns - each.at_ns > WAITING_NS for each in standing)
             if struck_ns and stands and passed_ns >= say_ns:
                 say_ns += wait_ns
                 self._emit(self._show.waiting(now_ns))

@@ -71,9 +71,11 @@ def what_if(
             defects=told(symptoms),
         )
     )
-    onset_ns = min((each.at_ns for each in ledger.faults), default=START_NS)
+    real = [each for each in ledger.faults if each.components] or ledger.faults
+    began_ns = min((each.began_ns for each in real), default=START_NS)
+    onset_ns = min((each.at_ns for each in real), default=START_NS)
     return WhatIf(
         run=run,
         ledger=ledger,
-        held=tuple(held(scenario.assertions, run.facts, onset_ns=onset_ns)),
+        held=tuple(held(scenario.assertions, run.facts, began_ns=began_ns, onset_ns=onset_ns)),
     )

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from nemesis.sim.faults.scenario import BadScenarioError, load_scenario
+from nemesis.sim.truth.assertions import Assertion, held
 from tests.commands import nemesis
+from tests.test_sim_score import SECOND, verdict
 
 PORT = """
 title = "a port of leaf 1 drops"
@@ -88,3 +90,12 @@ def test_an_assertion_that_could_never_fail_is_refused(
 ) -> None:
     with pytest.raises(BadScenarioError, match=says):
         load_scenario(Path(scenario(tmp_path, PORT + text)))
+
+
+def test_what_was_concluded_before_a_fault_began_follows_from_none() -> None:
+    said = [verdict(at_s, "gpu/n006/0000:9d:00.0") for at_s in (90, 105, 140)]
+    asserted = (Assertion(fact="fault_attributed"), Assertion(fact="fault_attributed", within_s=30))
+    since = held(asserted, said, began_ns=100 * SECOND, onset_ns=108 * SECOND)
+    assert [each.count for each in since] == [2, 1]
+    later = held(asserted, said, began_ns=141 * SECOND, onset_ns=141 * SECOND)
+    assert [each.holds for each in later] == [False, False]

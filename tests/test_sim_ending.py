@@ -27,7 +27,7 @@ def test_a_run_is_over_some_steps_after_everything_was_answered() -> None:
     standing = run.truths[-1]
     assert isinstance(standing, MembershipFormed)
     over = ending()
-    known = (run.truths, run.facts, standing)
+    known = (run.truths, run.facts, [standing])
     assert not over.is_over(11 * SECOND, *known)
     assert not over.is_over(11 * SECOND + SETTLE_NS - 1, *known)
     assert over.is_over(11 * SECOND + SETTLE_NS, *known)
@@ -38,8 +38,8 @@ def test_a_run_that_nothing_answers_is_given_up_after_a_patience_in_real_time(sp
     over = ending(speed=speed)
     last_ns = plan_faults(CLUSTER, GPU_LOST.faults, 7)[0].over_ns
     patience_ns = round(PATIENCE_NS * speed)
-    assert not over.is_over(last_ns + patience_ns - 1, unanswered(), (), None)
-    assert over.is_over(last_ns + patience_ns, unanswered(), (), None)
+    assert not over.is_over(last_ns + patience_ns - 1, unanswered(), (), ())
+    assert over.is_over(last_ns + patience_ns, unanswered(), (), ())
 
 
 def test_no_run_is_over_before_its_last_symptom() -> None:
@@ -49,11 +49,11 @@ def test_no_run_is_over_before_its_last_symptom() -> None:
     standing = run.truths[-1]
     assert isinstance(standing, MembershipFormed)
     over = ending(flap)
-    assert not over.is_over(over_ns, run.truths, run.facts, standing)
+    assert not over.is_over(over_ns, run.truths, run.facts, [standing])
 
 
 def test_a_run_of_a_given_length_takes_exactly_that() -> None:
     quiet = msgspec.structs.replace(GPU_LOST, duration_s=20.0)
     over = ending(quiet)
-    assert not over.is_over(20 * SECOND - 1, unanswered(), (), None)
-    assert over.is_over(20 * SECOND, unanswered(), (), None)
+    assert not over.is_over(20 * SECOND - 1, unanswered(), (), ())
+    assert over.is_over(20 * SECOND, unanswered(), (), ())

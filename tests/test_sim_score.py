@@ -104,6 +104,20 @@ def test_a_right_verdict_and_a_shrink_pass_with_their_times() -> None:
     assert (result.world, result.steps_redone_count, result.restarts_count) == (111, 0, 0)
 
 
+def test_every_job_that_a_fault_concerns_must_go_on_and_all_are_counted() -> None:
+    llama, qwen = (
+        msgspec.structs.replace(resumed(at_s, world=8), job=job, restarts_count=1)
+        for job, at_s in (("llama", 112), ("qwen", 90))
+    )
+    everywhere = msgspec.structs.replace(fault(), job="")
+    stands = score([everywhere], [qwen, llama], [], expect=EXPECT)
+    assert "the job did not go on" in stands.broken
+    assert (stands.world, stands.restarts_count) == (16, 2)
+    its_own = msgspec.structs.replace(fault(), job="llama")
+    goes_on = score([its_own], [qwen, llama], [verdict(109, GPU), decision(110)], expect=EXPECT)
+    assert goes_on.broken == ()
+
+
 def test_nothing_said_is_not_detected() -> None:
     result = judge()
     assert not result.passed

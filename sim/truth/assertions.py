@@ -4,7 +4,7 @@
 one kind of fact, as any reader of the log sees it, by patterns (fnmatch). Pure.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final
 
@@ -27,7 +27,7 @@ class Assertion(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields
     where: dict[str, str] = {}
     """Patterns of its fields: {fault_class = "network.*"}."""
     within_s: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
-    """From the first fault's onset, simulated; 0: at any time."""
+    """From the first fault's onset, simulated; 0: until the end."""
     at_least: Annotated[int, msgspec.Meta(ge=0)] = 1
     at_most: Annotated[int, msgspec.Meta(ge=-1)] = -1
     """-1: any number."""
@@ -62,9 +62,15 @@ def unknown(assertions: Sequence[Assertion]) -> list[str]:
     return found
 
 
-def held(assertions: Sequence[Assertion], facts: Sequence[Fact], *, onset_ns: int) -> list[Held]:
-    """Count what was concluded since the first fault struck."""
-    return [_held(each, facts, onset_ns) for each in assertions]
+def held(
+    assertions: Sequence[Assertion], facts: Iterable[Fact], *, began_ns: int, onset_ns: int
+) -> list[Held]:
+    """Count what was concluded since `began_ns`: nothing earlier can follow from a fault.
+
+    It began with the first of it that could be seen, and strikes at its onset.
+    """
+    since = [fact for fact in facts if fact.at_ns >= began_ns]
+    return [_held(each, since, onset_ns) for each in assertions]
 
 
 def _held(assertion: Assertion, facts: Sequence[Fact], onset_ns: int) -> Held:

@@ -79,11 +79,11 @@ class Score(msgspec.Struct, kw_only=True, frozen=True):
     false_alarms: tuple[str, ...]
     """Incidents, predictions and decisions that no fault accounts for."""
     recovered: bool
-    """After every fault that stopped it the job went on, without the ranks that were lost."""
+    """After every fault that stopped a job it went on, without the ranks that were lost."""
     steps_redone_count: int
     restarts_count: int
     world: int
-    """Ranks at the end."""
+    """Ranks at the end, of all jobs."""
     broken: tuple[str, ...] = ()
     """What the scenario expected of the run and did not hold, a sentence each."""
 
@@ -123,18 +123,23 @@ def score(
             scored[-1], **_times(fault, [*about, *decided, *held], about)
         )
     real = {number for number, fault in enumerate(faults) if fault.components}
-    last = memberships[-1] if memberships else None
+    last = {each.job: each for each in memberships}
     alarms = _false_alarms([*verdicts, *predictions], faults_of, real)
     alarms += _needless([*decisions, *holds], faults_of, real)
     result = Score(
         faults=tuple(scored),
         false_alarms=tuple(dict.fromkeys(alarms)),
         recovered=all(each.to_resume_ms is not None for each in scored if each.stalls),
-        steps_redone_count=last.redone_count if last else 0,
-        restarts_count=last.restarts_count if last else 0,
-        world=last.world if last else 0,
+        steps_redone_count=sum(each.redone_count for each in last.values()),
+        restarts_count=sum(each.restarts_count for each in last.values()),
+        world=sum(each.world for each in last.values()),
     )
-    stands = last is None or any(last.at_ns <= fault.over_ns for fault in faults)
+    stands = not last or any(
+        job.at_ns <= fault.over_ns
+        for job in last.values()
+        for fault in faults
+        if not fault.job or job.job in (fault.job, "")
+    )
     return msgspec.structs.replace(result, broken=_broken(result, expect, stands=stands))
 
 

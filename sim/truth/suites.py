@@ -7,13 +7,14 @@ no scenario and in no other suite.
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from nemesis.schemas.errors import NemesisError
 from nemesis.sim.faults.planned import KINDS
 from nemesis.sim.faults.rates import distribution_named
+from nemesis.sim.params import Params, changed, load_params
 from nemesis.sim.topology.fabric import FabricModel
 from nemesis.sim.topology.node import node_kinds
 from nemesis.streams.documents import BadDocumentError, read_toml
@@ -103,6 +104,16 @@ class Suite(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
     decoys: Decoys = Decoys()
     defects: Annotated[float, msgspec.Meta(ge=0.0, le=1_000.0)] = 1.0
     """How much more often than in the parameter file evidence is missing or wrong; 0: never."""
+    params: dict[str, Any] = {}
+    """Lines of the parameter file that are otherwise in this suite, by section."""
+
+    def assumed(self, params: Params) -> Params:
+        """What the suite assumes of a cluster where a file of parameters says this.
+
+        Raises:
+            BadParamsError: it changes what no such file has.
+        """
+        return changed(params, self.params, where=f"suite {self.name}: params")
 
 
 def load_suite(path: Path) -> Suite:
@@ -110,6 +121,7 @@ def load_suite(path: Path) -> Suite:
 
     Raises:
         BadSuiteError: no such file, not TOML, or a field that is missing, unknown or wrong.
+        BadParamsError: a line of the parameter file that it changes is none, or impossible.
     """
     try:
         suite = msgspec.convert({"name": path.stem, **read_toml(path)}, Suite)
@@ -127,6 +139,7 @@ def load_suite(path: Path) -> Suite:
     _expect(path, "kind of node", suite.topologies.kinds, node_kinds())
     if mix.rates:
         distribution_named(mix.rates)
+    suite.assumed(load_params())
     return suite
 
 

@@ -35,13 +35,17 @@ def score(
     with different parameters.
     """
     from nemesis.sim.params import DEFAULT, load_params
+    from nemesis.sim.truth.suites import suites
 
     runs = _scored(run, ledger)
     void = ""
-    today = load_params(params or DEFAULT).sha256
-    made_with = sorted({each.params_sha256 for each in runs} - {today})
-    if made_with:
-        void = f"made with parameters {made_with[0][:12]}, today they are {today[:12]}"
+    assumed = load_params(params or DEFAULT)
+    of_suite = {each.name: each.assumed(assumed).sha256 for each in suites()}
+    for each in runs:
+        today = of_suite.get(each.suite, assumed.sha256)
+        if each.params_sha256 != today:
+            void = f"made with parameters {each.params_sha256[:12]}, today they are {today[:12]}"
+            break
     raise typer.Exit(ended_with(show(runs, json=json, void=void), void=void))
 
 

@@ -49,18 +49,7 @@ class Simulation:
         self.cluster: Final = cluster
         params = params or load_params()
         self.network: Final = Network(cluster.nvlink_of)
-        self.jobs: Final = {
-            model.name: Job(
-                model,
-                cluster.nodes_of(model),
-                cluster.ranks_per_node,
-                seed,
-                start_ns=start_ns,
-                network=self.network,
-                jitter_per_mille=params.steps.jitter_per_mille,
-            )
-            for model in cluster.jobs
-        }
+        self.jobs: Final = _jobs(cluster, self.network, params, seed=seed, start_ns=start_ns)
         self.job: Final = self.jobs[cluster.job.name]
         """The first one."""
         self.world: Final = World(cluster, seed, params)
@@ -217,3 +206,21 @@ class Simulation:
         """How each job stands after its newest step; without those that have made none."""
         stands = (each.standing() for each in self._memberships.values())
         return [each for each in stands if each is not None]
+
+
+def _jobs(
+    cluster: Cluster, network: Network, params: Params, *, seed: int, start_ns: int
+) -> dict[str, Job]:
+    """All jobs of a cluster, by name."""
+    return {
+        model.name: Job(
+            model,
+            cluster.nodes_of(model),
+            cluster.ranks_per_node,
+            seed,
+            start_ns=start_ns,
+            network=network,
+            jitter_per_mille=params.steps.jitter_per_mille,
+        )
+        for model in cluster.jobs
+    }

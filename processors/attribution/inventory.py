@@ -6,6 +6,7 @@ job_submitted), and moves where a completed recovery put it.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -26,7 +27,7 @@ class Seat(msgspec.Struct, frozen=True, array_like=True):
     rank: int
 
 
-class JobPlaces(msgspec.Struct):
+class JobPlaces(msgspec.Struct, dict=True):
     """Where the ranks of a job run."""
 
     nodes: list[str]
@@ -53,6 +54,14 @@ class JobPlaces(msgspec.Struct):
     def world(self) -> int:
         """Ranks at submission."""
         return len(self.nodes) * self.ranks_per_node
+
+    @cached_property
+    def indices(self) -> dict[str, list[int]]:
+        """Node to where it stands in `nodes`, which never change."""
+        found: dict[str, list[int]] = {}
+        for index, node in enumerate(self.nodes):
+            found.setdefault(node, []).append(index)
+        return found
 
 
 class NicPlace(msgspec.Struct, frozen=True, array_like=True):
@@ -157,11 +166,12 @@ class Inventory(msgspec.Struct):
         """The ranks that run on a node, by job and rank."""
         seats: list[Seat] = []
         for job, places in sorted(self.jobs.items()):
+            if node not in places.indices and not places.moved:
+                continue
             own = places.ranks_per_node
             ranks = {
                 rank
-                for index, each in enumerate(places.nodes)
-                if each == node
+                for index in places.indices.get(node, ())
                 for rank in range(index * own, (index + 1) * own)
             }
             ranks -= {*places.gone, *places.moved}

@@ -1,7 +1,7 @@
 """100,000 simulated GPUs through a real server, twice as fast as time passes, everybody reading.
 
-One process makes the telemetry of all nodes and switches and writes it in atomic batches; every
-processor reads in a process of its own. Log time is that of the simulation.
+One process makes the telemetry of all nodes and switches and writes it in atomic batches; all
+processors share another one, as they do in `nemesis serve`. Log time is that of the simulation.
 """
 
 import asyncio
@@ -59,12 +59,10 @@ async def measure(run_s: int = RUN_S, nodes: int = NODES_COUNT_MAX) -> list[Row]
             clock = SimClock(speed=SPEED)
             operator = await enter(await server.connect("operator"))
             await set_up(operator, cluster_at_scale(nodes), CATALOGUE, clock.start_ns)
-            commands = {
-                name: _command("tests.bench.pipeline", "copy", name, server.url, folder)
-                for name in CATALOGUE
-            }
+            copy = _command("tests.bench.pipeline", "copy", server.url, folder, *CATALOGUE)
+            commands = {"processors": copy}
             supervisor = await enter(Supervisor(commands))
-            await all_up(state, len(commands))
+            await all_up(state, len(CATALOGUE))
             load = await asyncio.create_subprocess_exec(
                 *_command("tests.bench.cluster_live", server.url, folder, str(run_s), str(nodes)),
                 stdin=asyncio.subprocess.PIPE,

@@ -62,9 +62,9 @@ async def measure(load_s: int = LOAD_S) -> list[Row]:
                     "-m",
                     "tests.bench.pipeline",
                     "copy",
-                    name,
                     server.url,
                     folder,
+                    name,
                 ]
                 for name in CATALOGUE
             }
@@ -213,14 +213,14 @@ async def load(url: str, folder: str, load_s: int) -> None:
     sys.stdout.write(msgspec.json.encode(measured).decode())
 
 
-async def copy(name: str, url: str, folder: str) -> None:
-    """One processor in a process of its own."""
+async def copy(url: str, folder: str, *names: str) -> None:
+    """Processors that share a process."""
     credentials = Path(folder) / "cell" / "credentials"
 
     async def sign_in(role: str) -> Log:
         return await connect(url, name=role, seed_path=seed_path(credentials, role))
 
-    await run_copy([name], CATALOGUE, connect=sign_in, folder=Path(folder))
+    await run_copy(names, CATALOGUE, connect=sign_in, folder=Path(folder))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import msgspec
 
 from nemesis.processors.attribution.findings import Proof
 from nemesis.processors.attribution.inventory import Inventory
-from nemesis.processors.attribution.log_messages import LogMessage, parse_line
+from nemesis.processors.attribution.log_message import LogMessage
+from nemesis.processors.attribution.log_messages import parse_line
 from nemesis.schemas.facts import Fact
 
 SECOND_NS: Final = 1_000_000_000

@@ -1,0 +1,80 @@
+"""Lines about what a host refuses or ends: memory, file systems, releases, schedulers, signals."""
+
+import re
+from typing import Final
+
+from nemesis.processors.attribution.log_message import LogMessage, rank_of
+
+_STUCK_IN_HOST: Final = re.compile(r"watchdog got stuck for (\d+) seconds|GIL induced hang")
+_WORKER_KILLED: Final = re.compile(
+    r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\) (?:is|was) killed by signal: (\w+)"
+    r"|DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\) exited unexpectedly"
+)
+_NO_SPACE: Final = re.compile(
+    r"No space left on device|Stale file handle|Input/output error"
+    r"|Transport endpoint is not connected"
+)
+_SHM: Final = re.compile(
+    r"/dev/shm/\S+.*(?:No space|fail)|(?:No space|fail).*/dev/shm"  # noqa: S108
+    r"|insufficient shared memory \(shm\)"
+)
+_VERSIONS: Final = re.compile(
+    r"(Driver/library version mismatch)|fabric ?manager.*(don't match|version mismatch)"
+    r"|CUDA driver version is (insufficient) for CUDA runtime"
+    r"|(?:NCCL|nccl).*(version mismatch|different NCCL versions)"
+    r"|(?:undefined symbol|version `\S+' not found)[: ]+\(?(?:required by )?(\S*nccl\S*)",
+    re.IGNORECASE,
+)
+_NODE_FAILED: Final = re.compile(
+    r"[Nn]ode failure on ([\w.-]+)|Nodes? ([\w.-]+) not responding|"
+    r"[Nn]ode[/ ]([\w.-]+) .*(?:NodeNotReady|status is now: NodeNotReady)"
+)
+_TIME_OVER: Final = re.compile(r"DUE TO TIME LIMIT|DeadlineExceeded")
+_DIED: Final = re.compile(
+    r"exitcode\s*: (-\d+) +\(pid: \d+\)|[Ss]ignal (\d+) \((?:SIG\w+)\) received by PID"
+    r"|local_rank: \d+\) exitcode: (-\d+)|task (\d+): (Segmentation fault|Bus error|Killed)"
+)
+_KILLED: Final = re.compile(
+    r"\bOOMKilled\b|oom[-_ ]kill|OUT_OF_MEMORY|Out Of Memory", re.IGNORECASE
+)
+_ON_GPU: Final = re.compile(r"cuda|\bhip\b|\bgpu\b|OutOfMemoryError", re.IGNORECASE)
+
+
+def host(text: str) -> LogMessage | None:
+    """What the host refused a process."""
+    if match := _STUCK_IN_HOST.search(text):
+        return LogMessage("stuck_in_host", value_ns=int(match[1] or 0) * 1_000_000_000)
+    if match := _WORKER_KILLED.search(text):
+        return LogMessage(
+            "worker_killed", device=(match[1] or match[3]).strip(), what=match[2] or "exited"
+        )
+    if _SHM.search(text):
+        return LogMessage("shm_full")
+    if match := _NO_SPACE.search(text):
+        return LogMessage("no_space", what=match[0])
+    if _KILLED.search(text) and not _ON_GPU.search(text):
+        return LogMessage("killed")
+    return None
+
+
+def versions(text: str) -> LogMessage | None:
+    """Two parts of different releases."""
+    if match := _VERSIONS.search(text):
+        driver = match[1] or match[3]
+        what = "nvidia-driver" if driver else "nvidia-fabricmanager" if match[2] else "nccl"
+        return LogMessage("versions_differ", what=what)
+    return None
+
+
+def scheduler(text: str) -> LogMessage | None:
+    """A node or job that a scheduler gave up, a process that was ended."""
+    if match := _NODE_FAILED.search(text):
+        return LogMessage("node_failed", device=match[1] or match[2] or match[3])
+    if _TIME_OVER.search(text):
+        return LogMessage("time_over")
+    if match := _DIED.search(text):
+        code = match[1] or match[3]
+        signals = {"Segmentation fault": 11, "Bus error": 7, "Killed": 9}
+        signal = -int(code) if code else int(match[2]) if match[2] else signals[match[5]]
+        return LogMessage("died", rank_of(match[4]), number=signal)
+    return None

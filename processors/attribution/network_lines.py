@@ -1,0 +1,89 @@
+"""Lines of NCCL, its plugins and health agents about adapters, ports and connections.
+
+Shapes: NVIDIA/nccl src/transport/net_ib*, src/misc; leptonai/gpud
+components/accelerator/nvidia/infiniband.
+"""
+
+import re
+from typing import Final
+
+from nemesis.processors.attribution.log_message import LogMessage
+
+_PORT_ERROR: Final = re.compile(
+    r"NET/IB ?: (?:(\w+):(\d+) )?Got (?:non-fatal )?async event ?: ?port error"
+)
+_DEVICE_ERROR: Final = re.compile(
+    r"NET/IB ?: (?:(\w+):(\d+) )?(?:Got )?async fatal event[^:]*: ?(.*)"
+)
+_COMPLETION: Final = re.compile(
+    r"Got completion (?:from peer (\S+?)(?:<\d+>)? )?with "
+    r"(?:error |status=)(?:\w+\()?(\d+)\)?(?:.*\bhca (\w+))?"
+)
+_REGISTRATION: Final = re.compile(
+    r"Call to (ibv_(?:reg_mr\w*|reg_dmabuf_mr|create_cq|create_qp)) failed with error "
+    r"(?:\d+ )?Cannot allocate memory|(ibv_reg_mr\w*) failed.*(?:ENOMEM|Cannot allocate memory)"
+)
+_PEER_CLOSED: Final = re.compile(r"Connection closed by remote peer ([\w.-]+)")
+_NO_INTERFACE: Final = re.compile(r"no socket interface found|No interface found", re.IGNORECASE)
+_CONNECT_FAILED: Final = re.compile(
+    r"[Cc]onnect(?:ion)? to (\S+?)(?:<\d+>)? (?:failed|returned)[ :]*"
+    r"(Connection refused|No route to host|Connection timed out|Network is unreachable|\w[\w ]*)"
+)
+_QUEUE_FAILED: Final = re.compile(
+    r"Call to (ibv_modify_qp) failed with (?:error )?(?:\d+ ?)?([A-Z][\w ]*)"
+)
+_PLUGIN_MISSING: Final = re.compile(
+    r"(?:Could not find: ?|No plugin found \(|cannot find )(libnccl-net[\w.-]*)"
+)
+_PLUGIN: Final = re.compile(r"Plugin Path ?: \S*/(libnccl-net[\w.-]*)|Loaded net plugin (\w+)")
+_INTERFACE: Final = re.compile(r"(?:Bootstrap|NET/Socket) ?: Using (?:\[\d+\])?([\w.-]+):([\d.]+)<")
+_PORT_DOWN: Final = re.compile(
+    r"\b((?:mlx|bnxt_re|irdma|efa|rdmap|ib)\w*\d\w*) port (\d+) (?:is )?(?:still )?down\b"
+    r"|device\(s\) down(?: too long)?: ?([\w, ]+)"
+)
+_PORTS_OK: Final = re.compile(
+    r"\bno infiniband port issue|all (?:ib|infiniband)? ?ports? (?:are )?up"
+)
+
+
+def network(text: str) -> LogMessage | None:
+    """An adapter, a path or a connection that failed."""
+    if match := _PORT_ERROR.search(text):
+        return LogMessage("port_error", device=match[1] or "", number=int(match[2] or -1))
+    if match := _DEVICE_ERROR.search(text):
+        return LogMessage("device_error", device=match[1] or "", what=match[3][:80])
+    if match := _COMPLETION.search(text):
+        return LogMessage(
+            "completion", number=int(match[2][:6]), device=match[3] or "", what=match[1] or ""
+        )
+    if match := _REGISTRATION.search(text):
+        return LogMessage("registration_failed", what=match[1] or match[2])
+    if match := _PEER_CLOSED.search(text):
+        return LogMessage("peer_closed", device=match[1])
+    if _NO_INTERFACE.search(text):
+        return LogMessage("no_interface")
+    if match := _QUEUE_FAILED.search(text):
+        return LogMessage("queue_failed", what=match[2][:60])
+    if match := _CONNECT_FAILED.search(text):
+        return LogMessage("connect_failed", device=match[1], what=match[2][:60])
+    return None
+
+
+def plugins(text: str) -> LogMessage | None:
+    """Which plugin and interface NCCL took."""
+    if match := _PLUGIN_MISSING.search(text):
+        return LogMessage("plugin_missing", what=match[1])
+    if match := _PLUGIN.search(text):
+        return LogMessage("plugin_found", what=match[1] or match[2])
+    if match := _INTERFACE.search(text):
+        return LogMessage("interface", device=match[1], what=match[2])
+    return None
+
+
+def ports(text: str) -> LogMessage | None:
+    """A port that an agent found down, or all of them up."""
+    if _PORTS_OK.search(text):
+        return LogMessage("ports_ok")
+    if match := _PORT_DOWN.search(text):
+        return LogMessage("port_down", device=(match[1] or match[3]).strip())
+    return None

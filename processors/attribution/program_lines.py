@@ -1,0 +1,86 @@
+"""Lines of a program about itself: exceptions, CUDA errors, what it is busy with.
+
+Shapes: CUDA's error strings (docs.nvidia.com/cuda, cudaError_t), Python's tracebacks.
+"""
+
+import re
+from typing import Final
+
+from nemesis.processors.attribution.log_message import LogMessage
+
+_CUDA: Final = re.compile(
+    r"(?:CUDA error: |CUDA_ERROR_\w+: |CUDA failure \S+ '|Cuda failure (?:\d+ )?'"
+    r"|cuda runtime error \(\d+\) : )([A-Za-z][^'\n]*?)(?:['.]|\s+at |\Z)"
+)
+_EXCEPTION: Final = re.compile(
+    r"\s*((?:[\w]+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit))(?:: (.*))?\Z"
+)
+_FOLLOWER: Final = re.compile(
+    r"Dist(?:Store|Backend|Network)?Error|wait timeout after|CalledProcessError|Process\w+Exception"
+    r"|WorkerCrashedError|RayTaskError|ActorDiedError|BrokenPipe|ConnectionReset|EOFError"
+    r"|setting up NCCL communicator|NCCL (?:communicator|error|operation)"
+    r"|ChildFailedError"
+    r"|[Cc]onnection (?:reset|closed|refused)|Broken pipe|TCPStore|SignalException|SIGTERM"
+    r"|KeyboardInterrupt|SystemExit|was aborted|remote process|gloo/transport|[Ww]atchdog"
+    r"|Timed out waiting|unhandled (?:system|cuda) error|To avoid data inconsistency"
+)
+_FIRST_FAILURE: Final = re.compile(
+    r"local_rank: \d+\) exitcode: (-?\d+)|exitcode\s*: (-?\d+) +\(pid: (\d+)\)"
+)
+_ACTIVITY: Final = re.compile(
+    r"(check-?point\w*|sav(?:e|ing|ed)\b|writ(?:e|ing|ten)\b|load(?:ing|ed)?\b|eval\w*|metadata"
+    r"|compil\w+|tokeniz\w+|preprocess\w*|download\w*|upload\w*|dataset\w*|validat\w+|index\w*)",
+    re.IGNORECASE,
+)
+_TROUBLE: Final = re.compile(
+    r"[Ss]egmentation fault|Segfault|Bus error|core dumped|Traceback \(most recent|terminate called"
+    r"|fallen off the bus|GPU is lost|NCCL WARN|NCCL ERROR|Illegal instruction|Unknown Error"
+    r"|nvidia-smi has failed|loss.*\b(?:nan|inf)\b|\bnot responding\b|NODE_FAIL|CrashLoopBackOff"
+    r"|Evicted|exitcode\s*: [1-9]|srun: error"
+)
+_TOOK: Final = re.compile(r"\b(\d{1,6}(?:\.\d+)?) ?(s|secs?|seconds|min|minutes)\b", re.IGNORECASE)
+_GPU_LOST: Final = re.compile(
+    r"GPU ?(?:at )?(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?).*"
+    r"(?:GPU is lost|fallen off the bus|Unknown Error)",
+)
+_WRONG: Final = re.compile(r"Out of bounds values ?: ?(\d+)")
+
+
+def errors(text: str) -> LogMessage | None:
+    """An error of the program."""
+    if match := _CUDA.search(text):
+        return LogMessage("cuda_error", what=match[1].strip().lower()[:120])
+    if match := _FIRST_FAILURE.search(text):
+        return LogMessage("first_failure", number=int((match[1] or match[2])[:6]))
+    if _FOLLOWER.search(text):
+        return LogMessage("follower")
+    if match := _EXCEPTION.match(text):
+        return LogMessage(
+            "exception", device=match[1].rpartition(".")[2], what=(match[2] or "")[:200]
+        )
+    return None
+
+
+def activity(text: str) -> LogMessage | None:
+    """A stage that the others may have to wait for."""
+    match = _ACTIVITY.search(text)
+    if match is None:
+        return None
+    took = _TOOK.search(text)
+    scale = 60 if took and took[2].lower().startswith("min") else 1
+    took_ns = int(float(took[1]) * scale * 1e9) if took else 0
+    return LogMessage("activity", value_ns=took_ns, what=text[:120])
+
+
+def health(text: str) -> LogMessage | None:
+    """A GPU that a tool cannot reach, or wrong results of a test."""
+    if match := _GPU_LOST.search(text):
+        return LogMessage("gpu_lost", device=match[1].lower())
+    if (match := _WRONG.search(text)) and int(match[1][:9]):
+        return LogMessage("wrong_values", number=int(match[1][:9]))
+    return None
+
+
+def trouble(text: str) -> LogMessage | None:
+    """That something failed, whatever it was."""
+    return LogMessage("trouble", what=text[:80]) if _TROUBLE.search(text) else None

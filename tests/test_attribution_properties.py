@@ -8,16 +8,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemesis.processors.attribution.attribution import Attribution
+from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.links import Links
+from nemesis.processors.attribution.pauses import Pauses
 from nemesis.processors.processor import Processor
 from nemesis.schemas.channels import ABSENT, NIC_CHANNELS
 from nemesis.schemas.facts import Fact, encode_conclusion
 from nemesis.schemas.inferred import FaultAttributed
-from nemesis.schemas.observed import GroupDigest, OperationSeen, PortSeen
+from nemesis.schemas.observed import (
+    DeviceStateRead,
+    GroupDigest,
+    OperationSeen,
+    PortSeen,
+    SettingRead,
+)
 from tests.attribution_log import (
     SECOND_NS,
     Log,
     cluster,
     gpu_block,
+    gpu_state_block,
     host_block,
     nic_block,
     step_block,
@@ -142,9 +152,40 @@ def polls(draw: st.DrawFn) -> Act:
     )
 
 
-def _switch_polled(number: int, *, up: bool, errors: int) -> Act:
-    port = PortSeen(port=str(number), peer=f"nic/n{number}/mlx5_0", up=up, crc_error_count=errors)
-    return lambda log: log.fabric("leaf1", port)
+@st.composite
+def switch_polls(draw: st.DrawFn) -> Act:
+    """One poll of a switch: its ports, their errors and the times in which they were paused."""
+    ports = [
+        PortSeen(
+            port=str(number),
+            peer=f"nic/n{number}/mlx5_0",
+            up=draw(st.sampled_from((True, True, False))),
+            crc_error_count=draw(st.sampled_from((0, 0, 500))),
+            rx_pause_us=draw(st.sampled_from((0, 1_000, 900_000, 1_900_000))),
+            pfc_deadlock_count=draw(st.sampled_from((0, 0, 0, 1))),
+        )
+        for number in draw(st.sampled_from(((1,), (1, 2), (1, 2, 3, 4))))
+    ]
+    return lambda log: log.fabric("leaf1", *ports)
+
+
+@st.composite
+def device_states(draw: st.DrawFn) -> Act:
+    """The lanes of a node's GPUs."""
+    node, lanes = draw(nodes), draw(st.lists(st.sampled_from((4, 16)), min_size=1, max_size=2))
+    block = gpu_state_block(*({"pcie_width": each} for each in lanes))
+    return lambda log: log.told(
+        "device_state", DeviceStateRead, node, gpu_count=len(lanes), gpu=block
+    )
+
+
+@st.composite
+def releases(draw: st.DrawFn) -> Act:
+    """The release of a library on one node."""
+    node, value = draw(nodes), draw(st.sampled_from(("2.21.5", "2.27.3")))
+    return lambda log: log.told(
+        "setting", SettingRead, node, component=f"node/{node}", name="nccl", value=value
+    )
 
 
 acts: st.SearchStrategy[Act] = st.one_of(
@@ -152,9 +193,9 @@ acts: st.SearchStrategy[Act] = st.one_of(
     evidence,
     polls(),
     polls(),
-    st.builds(
-        _switch_polled, st.integers(1, 4), up=st.booleans(), errors=st.sampled_from((0, 500))
-    ),
+    switch_polls(),
+    device_states(),
+    releases(),
     st.builds(lambda seconds: lambda log: log.tick(seconds), st.sampled_from((0.4, 1, 2, 70))),
     st.builds(
         lambda node, value: (
@@ -278,7 +319,10 @@ def test_the_state_stays_small_however_long_the_log_is() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(polls(), max_size=12), st.lists(st.integers(0, 11), max_size=4))
+@given(
+    st.lists(st.one_of(polls(), polls(), switch_polls(), device_states()), max_size=12),
+    st.lists(st.integers(0, 11), max_size=4),
+)
 def test_samples_that_are_read_together_say_what_each_says_alone(
     actions: list[Act], looks: list[int]
 ) -> None:
@@ -292,3 +336,21 @@ def test_samples_that_are_read_together_say_what_each_says_alone(
             log.tick(2)
     assert together.verdicts == alone.verdicts
     assert together.processor.snapshot() == alone.processor.snapshot()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(switch_polls(), max_size=8))
+def test_a_poll_on_which_nothing_changed_is_the_same_read_at_a_glance(actions: list[Act]) -> None:
+    log = wired(*NODES, nics=2)
+    for act in actions:
+        act(log)
+        log.tick(2)
+    glanced: list[Links | Pauses] = [Links(), Pauses()]
+    whole: list[Links | Pauses] = [Links(), Pauses()]
+    inventory = Inventory()
+    for fact in [fact for fact in log.facts if fact.kind == "fabric"]:
+        for each, other in zip(glanced, whole, strict=True):
+            if not each.take_quiet(fact):
+                each.take_fabric(fact, inventory)
+            other.take_fabric(fact, inventory)
+    assert msgspec.msgpack.encode(glanced) == msgspec.msgpack.encode(whole)

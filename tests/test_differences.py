@@ -1,9 +1,11 @@
 """Promises about settings that differ: told where a job suffers, and never without."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nemesis.processors.attribution.differences import OTHERS_MIN, Differences
 from nemesis.schemas.observed import SettingRead
 from tests.attribution_log import SECOND_NS, Log, step_block, wired
 
@@ -103,3 +105,28 @@ def test_whatever_the_nodes_are_called_and_in_which_order_they_tell(
     run(log, 5)
     run(log, 10, step_ns=2 * SECOND_NS)
     assert [each.id for each in log.last.culprits] == [f"software/{odd}/nccl"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(NODES), st.sampled_from(("2.21.5", "2.27.3", "2.28.0"))),
+        max_size=40,
+    )
+)
+def test_the_odd_one_is_who_alone_differs_at_the_end(told: list[tuple[str, str]]) -> None:
+    log = wired(*NODES)
+    for node, value in told:
+        setting(log, f"node/{node}", "nccl", value)
+    differences = Differences()
+    for at, fact in enumerate(fact for fact in log.facts if fact.kind == "setting"):
+        if at == 20:
+            state = msgspec.msgpack.encode(differences)
+            differences = msgspec.msgpack.decode(state, type=Differences)
+        differences.take(fact)
+    values = list(dict(told).values())
+    odd = [node for node, value in dict(told).items() if values.count(value) == 1]
+    alone = len(values) > OTHERS_MIN and len(set(values)) == 2
+    assert [each.component for each in differences.odd.values()] == [
+        f"node/{node}" for node in odd if alone
+    ]

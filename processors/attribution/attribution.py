@@ -125,18 +125,14 @@ class Attribution:
                 self._read_samples()
                 self._samples.put(fact)
             return ()
+        if fact.kind in ("fabric", "device_state"):
+            self._on_devices(fact)
+            return ()
         self._read_samples()
         state.log_time_ns = fact.log_time_ns
         match fact.kind:
             case "tick":
                 return self._on_tick(fact)
-            case "fabric":
-                state.links.take_fabric(fact, state.inventory)
-                state.pauses.take_fabric(fact, state.inventory)
-                return ()
-            case "device_state":
-                state.device_states.take(fact)
-                return ()
             case "log" | "counters" | "setting" | "step_times" | "trial" | "stack":
                 state.reports.take(fact, state.inventory)
                 if fact.kind == "step_times":
@@ -150,6 +146,19 @@ class Attribution:
             case _:
                 self._on_event(fact)
                 return ()
+
+    def _on_devices(self, fact: Fact) -> None:
+        """Samples go on waiting where the fact has nothing to do with what they say."""
+        state = self._state
+        state.log_time_ns = fact.log_time_ns  # that of the samples too: a tick would have read them
+        if fact.kind == "device_state":
+            state.device_states.take(fact)
+            return
+        changed = [each for each in (state.links, state.pauses) if not each.take_quiet(fact)]
+        if changed:
+            self._read_samples()
+        for each in changed:
+            each.take_fabric(fact, state.inventory)
 
     def _on_observation(self, fact: Fact) -> Sequence[Conclusion]:
         match fact.kind:

@@ -7,8 +7,8 @@ only if a job that uses it stands still or became a tenth slower. A clock that f
 server is told of by itself: that is what the setting says.
 """
 
-from collections import Counter
 from collections.abc import Callable
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -29,6 +29,10 @@ _RELEASES: Final = frozenset({"nccl", "cuda", "driver", "torch", "ofed", "firmwa
 _CLOCK: Final = ("reference", "none")
 
 
+Holders = dict[str, dict[str, None]]
+"""Value to the components that have it, in the order of the facts."""
+
+
 class Odd(msgspec.Struct, frozen=True, array_like=True):
     """A setting that no other of its kind has."""
 
@@ -39,7 +43,7 @@ class Odd(msgspec.Struct, frozen=True, array_like=True):
     proof: Proof
 
 
-class Differences(msgspec.Struct):
+class Differences(msgspec.Struct, dict=True):
     """The settings of all components, by kind and name."""
 
     values: dict[str, dict[str, tuple[str, Proof]]] = {}
@@ -58,10 +62,18 @@ class Differences(msgspec.Struct):
         if key not in self.values and len(self.values) >= KINDS_MAX:
             return
         known = self.values.setdefault(key, {})
+        holders = self._holders_of(key)
+        if data.component in known:
+            before = known[data.component][0]
+            del holders[before][data.component]
+            if not holders[before]:
+                del holders[before]
+        holders.setdefault(data.value, {})[data.component] = None
         known[data.component] = (data.value, Proof(fact.id, fact.seq, ""))
-        for component in known:
-            self.odd.pop(f"{component} {name}", None)
-        odd = _odd_one(known)
+        for odd_key, each in list(self.odd.items()):
+            if each.name == name and each.component in known:
+                del self.odd[odd_key]
+        odd = _odd_one(holders, len(known))
         if (name, data.value) == _CLOCK:
             odd = (data.component, "a time server")
         if odd is not None:
@@ -70,6 +82,19 @@ class Differences(msgspec.Struct):
             says = f"{name} of {component} is {value}, of others {common}"
             proof = Proof(proof.fact, proof.seq, says)
             self.odd[f"{component} {name}"] = Odd(component, name, value, common, proof)
+
+    @cached_property
+    def _holders(self) -> dict[str, Holders]:
+        """By `kind name`; follows from `values`, so it lies in no snapshot."""
+        return {}
+
+    def _holders_of(self, key: str) -> Holders:
+        holders = self._holders.get(key)
+        if holders is None:
+            holders = self._holders[key] = {}
+            for component, (value, _) in self.values[key].items():
+                holders.setdefault(value, {})[component] = None
+        return holders
 
     def judge(
         self, inventory: Inventory, suffers: Callable[[str], bool]
@@ -86,15 +111,12 @@ class Differences(msgspec.Struct):
         return found
 
 
-def _odd_one(known: dict[str, tuple[str, Proof]]) -> tuple[str, str] | None:
+def _odd_one(holders: Holders, of_count: int) -> tuple[str, str] | None:
     """(component, value of all others), where exactly one differs."""
-    counts = Counter(value for value, _ in known.values())
-    if len(counts) != 2 or len(known) <= OTHERS_MIN:
+    if len(holders) != 2 or of_count <= OTHERS_MIN:
         return None
-    (common, count), (other, _) = counts.most_common(2)
-    if count != len(known) - 1:
-        return None
-    return next(each for each, (value, _) in known.items() if value == other), common
+    other, common = sorted(holders, key=lambda value: len(holders[value]))
+    return (next(iter(holders[other])), common) if len(holders[other]) == 1 else None
 
 
 def _finding(odd: Odd, node: str, job: str) -> Finding:

@@ -1,237 +1,116 @@
-"""Every refusal that a server can answer with means one thing to us: moved, full, again, never."""
+"""Promises about what libraries were refused, releases that differ, and Xids that agents repeat."""
 
-import asyncio
-import errno
-import json
 from pathlib import Path
 
 import pytest
-from nats.aio.msg import Msg
 
-from nemesis.schemas.errors import NemesisError
-from nemesis.streams import server as server_module
-from nemesis.streams.batch import Message, read_back, write
-from nemesis.streams.connection import Connection
-from nemesis.streams.errors import (
-    DiskFullError,
-    LogFullError,
-    LogUnavailableError,
-    PortInUseError,
-    PositionMovedError,
-    ServerStartError,
-    StateFolderError,
-    UndeliverableError,
-)
-from nemesis.streams.reader import Reader
-from nemesis.streams.revival import DiskTrouble
-from nemesis.streams.server import Server
-from tests.cells import until
+from nemesis.cli.triage import triage_paths
+from nemesis.producers.readers.kernel_line import parse_line
+from nemesis.producers.readers.notes import text_line
+from nemesis.views.triage_answer import Triage
+
+GPU = "GPU-01234567-89ab-cdef-0123-456789abcdef"
 
 
-class Answering(Connection):
-    """A connection whose server gives one answer to everything."""
+def told(tmp_path: Path, **files: str) -> Triage:
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    return triage_paths([tmp_path])
 
-    def __init__(self, data: bytes = b"", headers: dict[str, str] | None = None) -> None:
-        self.wakes: set[asyncio.Event] = set()  # type: ignore[misc]
-        self.lost_count = 0
-        self._msg = Msg(_client=None, data=data, headers=headers)  # type: ignore[arg-type]
 
-    async def request(self, *args: object, **options: object) -> Msg:
-        return self._msg
+def summary(answer: Triage) -> tuple[str, str, list[str]]:
+    return answer.verdict, answer.fault_class, [each.id for each in answer.culprits]
+
+
+def test_a_shared_memory_segment_that_finds_no_room_is_a_setting_and_no_disk(
+    tmp_path: Path,
+) -> None:
+    line = "n1:1:2 [0] include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left"
+    answer = told(tmp_path, log=f"{line} on device\n")
+    assert summary(answer) == ("attributed", "host.config", ["config/n1/shm"])
+
+
+def test_whoever_says_the_limit_that_it_met_proves_the_limit(tmp_path: Path) -> None:
+    line = (
+        "[1700000000.123456] [n1:7:0] ib_log.c:246 UCX ERROR mlx5_0: ibv_create_cq() failed: Cannot"
+        " allocate memory. Please set max locked memory (ulimit -l) to 'unlimited' (current: {}"
+        " kbytes)\n"
+    )
+    low = told(tmp_path, log=line.format(64))
+    assert summary(low)[:2] == ("attributed", "host.config")
+    assert summary(low)[2][0].endswith("/memlock")
+    high = told(tmp_path, log=line.format(64 << 20))
+    assert summary(high) == ("class-only", "host.config", [])
 
 
 @pytest.mark.parametrize(
-    ("code", "err_code", "error"),
+    ("line", "fault_class"),
     [
-        (400, 10071, PositionMovedError),
-        (400, 10164, PositionMovedError),
-        (400, 10201, PositionMovedError),
-        (500, 10023, LogFullError),
-        (500, 10047, LogFullError),
-        (503, 10077, LogFullError),
-        (400, 10176, LogUnavailableError),
-        (429, 10167, LogUnavailableError),
-        (503, 10008, LogUnavailableError),
-        (503, 10076, LogUnavailableError),
-        (400, 10054, UndeliverableError),
-        (400, 99999, UndeliverableError),
+        ("NCCL WARN Call to ibv_reg_mr_iova2 failed with error Bad address", "host.config"),
+        (
+            "NCCL WARN Call to ibv_reg_dmabuf_mr failed with error Operation not supported",
+            "host.config",
+        ),
+        ("NCCL WARN NET/IB : Unable to open device rdma_7", "network.config"),
+        ("NCCL WARN Mismatched collective detected, please check around rank 5", "desync"),
+        ("RuntimeError: CUDA error: uncorrectable NVLink error detected during", "nvlink"),
+        ("UserWarning: CUDA initialization: Error 802: system not yet initialized", "host.service"),
+        ("Warning Evicted pod/a The node was low on resource: memory. Container b", "host.oom"),
+        ("Warning Evicted pod/a Pod ephemeral local storage usage exceeds the total", "storage"),
     ],
 )
-def test_each_refusal_has_one_meaning(code: int, err_code: int, error: type[NemesisError]) -> None:
-    answer = {"error": {"code": code, "err_code": err_code, "description": "no"}}
-    message = Message(subject="nemesis.cursor.x", payload=b"")
-    with pytest.raises(error, match=rf"nemesis\.cursor\.x: no \({err_code}\)"):
-        asyncio.run(write(Answering(json.dumps(answer).encode()), [message]))
+def test_a_line_tells_the_kind_of_fault_and_no_part(
+    tmp_path: Path, line: str, fault_class: str
+) -> None:
+    assert summary(told(tmp_path, log=f"{line}\n")) == ("class-only", fault_class, [])
 
 
-def test_a_direct_get_that_fails_is_no_missing_message() -> None:
-    gone = Answering(headers={"Status": "404", "Description": "Message Not Found"})
-    assert asyncio.run(read_back(gone, "NEMESIS", seq=1)) is None
-    wrong = Answering(headers={"Status": "408", "Description": "Bad Request"})
-    with pytest.raises(LogUnavailableError, match="408 Bad Request"):
-        asyncio.run(read_back(wrong, "NEMESIS", seq=1))
+def test_an_xid_that_an_agent_repeats_is_read_like_the_kernels_own(tmp_path: Path) -> None:
+    line = "I0101 00:00:01.000000 1 health.go:1] XidCriticalError: Xid={} on Device={}; marking\n"
+    memory = told(tmp_path, log=line.format(94, GPU))
+    assert summary(memory) == ("attributed", "gpu.memory", [f"gpu/localhost/{GPU}"])
+    program = told(tmp_path, log=line.format(13, GPU))
+    assert summary(program) == ("class-only", "app.program", [])
+
+
+def test_the_one_host_with_another_release_of_nccl_is_named_where_something_failed(
+    tmp_path: Path,
+) -> None:
+    hosts = {
+        f"n{at}": f"n{at}:1:1 [0] NCCL INFO NCCL version 2.{minor}.3+cuda12.1\n"
+        for at, minor in enumerate((18, 18, 20))
+    }
+    assert summary(told(tmp_path, **hosts))[0] == "no-fault"
+    hosts["n0"] += "n0:1:9 [0] bootstrap.cc:7 NCCL WARN Message truncated : received 64 bytes\n"
+    answer = told(tmp_path, **hosts)
+    assert summary(answer) == ("attributed", "software.version", ["software/n2/nccl-2.20.3"])
+
+
+def test_of_two_releases_nobody_knows_which_one_is_right(tmp_path: Path) -> None:
+    first = "a1:1:1 [0] NCCL INFO NCCL version 2.18.3+cuda12.1\n"
+    other = "b1:1:1 [0] NCCL INFO NCCL version 2.20.3+cuda12.1\nb1:1:1 [0] NCCL WARN truncated\n"
+    answer = told(tmp_path, a1=first, b1=other)
+    assert summary(answer) == ("class-only", "software.version", [])
+
+
+def test_a_clock_of_the_wall_in_brackets_is_no_uptime() -> None:
+    wall = parse_line("[1700000000.123456] [n1:7:0] something")
+    kernel = parse_line("[ 1700000.123456] something")
+    assert wall is not None
+    assert kernel is not None
+    assert (wall.clock, wall.from_kernel) == ("wall", None)
+    assert (kernel.clock, kernel.from_kernel) == ("uptime", True)
 
 
 @pytest.mark.parametrize(
-    ("headers", "goes_on", "outstanding"),
+    ("raw", "rank", "text"),
     [
-        ({"Status": "100", "Description": "Idle Heartbeat"}, True, 10),
-        ({"Status": "408", "Nats-Pending-Messages": "7"}, True, 3),
-        ({"Status": "409", "Nats-Pending-Messages": "10"}, True, 0),
-        ({"Status": "409", "Description": "Consumer Deleted"}, False, 10),
-        ({"Status": "503"}, False, 10),
-        ({}, False, 10),
+        (" 3: [rank7]: ValueError: no", 7, "ValueError: no"),
+        ("12: RuntimeError: no", -1, "RuntimeError: no"),
+        ("[1,26]<stderr>:RuntimeError: no", 26, "RuntimeError: no"),
+        ("2: eth0: <UP> mtu 1500", -1, "2: eth0: <UP> mtu 1500"),
     ],
 )
-def test_what_the_server_says_about_a_pull(
-    headers: dict[str, str], goes_on: bool, outstanding: int
-) -> None:
-    async def said() -> tuple[bool, int]:
-        reader = Reader(Answering(), "NEMESIS", 1)
-        reader._outstanding = 10
-        return reader._goes_on(Answering(headers=headers)._msg), reader._outstanding
-
-    assert asyncio.run(said()) == (goes_on, outstanding)
-
-
-def delivered(seq: int, delivery: int, *, domain: str = "") -> Msg:
-    """A record as JetStream delivers it."""
-    start = f"$JS.ACK.{domain}.hash." if domain else "$JS.ACK."
-    end = ".random" if domain else ""
-    reply = f"{start}NEMESIS.consumer.1.{seq}.{delivery}.777.3{end}"
-    return Msg(_client=None, subject="nemesis.cursor.x", reply=reply, data=b"%d" % seq)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("domain", ["", "hub"])
-def test_records_before_the_end_of_a_consumer_are_handed_out_and_none_behind_it(
-    domain: str,
-) -> None:
-    async def taken(end: Msg, *, lost: bool) -> list[int]:
-        connection = Answering()
-        reader = Reader(connection, "NEMESIS", 5)
-        connection.lost_count = int(lost)
-        arrived = [delivered(5, 1, domain=domain), delivered(8, 2, domain=domain)]
-        records = reader._taken([*arrived, end, delivered(10, 4, domain=domain)])
-        assert all(r.stored_ns == 777 and r.payload == b"%d" % r.seq for r in records)
-        assert (reader.last_seq, reader.pending_count) == (8, 3)
-        return [r.seq for r in records]
-
-    deleted = Answering(headers={"Status": "409", "Description": "Consumer Deleted"})._msg
-    assert asyncio.run(taken(deleted, lost=False)) == [5, 8]
-    # a gap of deliveries across a broken connection is no loss: a new consumer starts behind 8
-    assert asyncio.run(taken(delivered(10, 4, domain=domain), lost=True)) == [5, 8]
-
-
-@pytest.mark.parametrize(
-    ("log", "error", "says"),
-    [
-        ("[FTL] listen tcp 127.0.0.1:7: bind: address already in use", PortInUseError, "port 7"),
-        ("[FTL] write x: no space left on device", DiskFullError, "no room"),
-        ("[FTL] open x: permission denied", StateFolderError, "cannot write"),
-        ("[INF] a\n[FTL] something else\n", ServerStartError, "ended: something else"),
-        ("", ServerStartError, "it says nothing"),
-    ],
-)
-def test_a_server_that_does_not_start_is_explained_by_its_log(
-    log: str, error: type[NemesisError], says: str
-) -> None:
-    explained = server_module._start_error(ServerStartError("ended"), log, 7, Path("cell"))
-    assert type(explained) is error
-    assert says in explained.message
-    assert explained.hint
-
-
-@pytest.mark.parametrize(
-    ("number", "error"),
-    [
-        (errno.ENOSPC, DiskFullError),
-        (errno.EDQUOT, DiskFullError),
-        (errno.EACCES, StateFolderError),
-        (errno.EROFS, StateFolderError),
-    ],
-)
-def test_a_folder_that_cannot_be_written_is_explained(
-    number: int, error: type[NemesisError]
-) -> None:
-    explained = server_module._folder_error(Path("cell"), OSError(number, "why"))
-    assert type(explained) is error
-    assert explained.hint
-
-
-@pytest.mark.parametrize("step", ["_write_config", "_take_lock"])
-def test_a_disk_that_is_full_at_the_start_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    def full(*args: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    if step == "_take_lock":
-        monkeypatch.setattr(server_module.os, "open", full)  # type: ignore[attr-defined]
-    else:
-        monkeypatch.setattr(Server, step, full)
-    with pytest.raises(DiskFullError):
-        asyncio.run(Server("test", folder=tmp_path / "cell").start())
-
-
-def test_a_server_that_never_listens_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "nats-server").write_text("#!/bin/sh\nexec sleep 600\n")
-    (tmp_path / "nats-server").chmod(0o755)
-    monkeypatch.setattr(server_module, "nats_server_program", lambda: tmp_path / "nats-server")
-    monkeypatch.setattr(server_module, "START_TIMEOUT_S", 0.2)
-    server = Server("test", folder=tmp_path / "cell")
-    with pytest.raises(ServerStartError, match=r"did not come up within 0\.2 s"):
-        asyncio.run(server.start())
-    assert server.pid is None
-
-
-def test_a_server_that_ignores_its_end_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "nats-server"
-    program.write_text("#!/bin/sh\ntrap '' TERM\nwhile true; do sleep 1; done\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(server_module, "nats_server_program", lambda: program)
-    monkeypatch.setattr(server_module, "START_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(server_module, "STOP_TIMEOUT_S", 0.2)
-
-    async def run() -> int:
-        server = Server("test", folder=tmp_path / "cell")
-        server._make_folder()
-        server._take_lock()
-        server._fill_folder()
-        launching = asyncio.ensure_future(server._launch())
-        await until(lambda: server.pid is not None, "the program runs")
-        pid = server.pid
-        assert pid is not None
-        await server.stop()
-        with pytest.raises(ServerStartError):
-            await launching
-        return pid
-
-    assert not Path(f"/proc/{asyncio.run(run())}").exists()
-
-
-def test_disk_trouble_is_over_only_when_there_was_some_and_room_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = tmp_path / "server.log"
-    trouble = DiskTrouble(tmp_path)
-    assert not trouble.is_over()
-    log.write_text("[INF] all is well\n")
-    assert not trouble.is_over()
-    log.write_text("[INF] all is well\n[ERR] write 1.blk: no space left on device\n")
-    full = True
-
-    def write_bytes(path: Path, data: bytes) -> int:
-        if full:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return len(data)
-
-    monkeypatch.setattr(Path, "write_bytes", write_bytes)
-    assert not trouble.is_over()
-    full = False
-    assert trouble.is_over()
-    log.write_text("")
-    assert not DiskTrouble(tmp_path).is_over()
+def test_prefixes_of_srun_and_mpirun_are_no_part_of_a_line(raw: str, rank: int, text: str) -> None:
+    line = text_line(1, raw)
+    assert (line.rank, line.text) == (rank, text)

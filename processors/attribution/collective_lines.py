@@ -17,7 +17,9 @@ _GROUP_STATE: Final = re.compile(
     r"PG (?:ID )?(\w+)[^\]]*\bRank (\d+)\].*?last enqueued (?:NCCL )?work: (\d+), "
     r"last completed (?:NCCL )?work: (\d+)"
 )
-_CALL_DIFFERS: Final = re.compile(r"Detected mismatch between collectives on ranks")
+_CALL_DIFFERS: Final = re.compile(
+    r"Detected mismatch between collectives on ranks|NCCL WARN Mismatched collective detected"
+)
 _FINGERPRINT: Final = re.compile(
     r"Rank (\d+) is running (?:collective: )?CollectiveFingerPrint\((?:SequenceNumber=(\d+), ?)?"
     r"OpType=(\w+)(?:, TensorShape=\[([\d, ]*)\])?"
@@ -59,7 +61,7 @@ def call_differs(text: str) -> LogMessage | None:
     if not _CALL_DIFFERS.search(text):
         return None
     calls = [f"{m[1]} {m[3].lower()} [{m[4] or ''}]" for m in _FINGERPRINT.finditer(text)]
-    return LogMessage("call_differs", what="; ".join(calls)[:400])
+    return LogMessage("call_differs", what="; ".join(calls)[:400] or text[:120])
 
 
 def launched(text: str) -> LogMessage | None:

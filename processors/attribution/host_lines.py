@@ -16,8 +16,15 @@ _NO_SPACE: Final = re.compile(
 )
 _SHM: Final = re.compile(
     r"/dev/shm/\S+.*(?:No space|fail)|(?:No space|fail).*/dev/shm"  # noqa: S108
-    r"|insufficient shared memory \(shm\)"
+    r"|insufficient shared memory \(shm\)|posix_fallocate\b.*No space"
+    r"|creating shared memory segment"
 )
+# kubernetes/kubernetes pkg/kubelet/eviction: what a node ran short of, or a pod took too much of
+_EVICTED_FOR_DISK: Final = re.compile(
+    r"low on resource: (?:ephemeral-storage|inodes|nodefs|imagefs)|\bDiskPressure\b"
+    r"|[Ee]phemeral (?:local )?storage usage exceeds|usage of EmptyDir volume .* exceeds"
+)
+_EVICTED_FOR_MEMORY: Final = re.compile(r"low on resource: memory|condition: \[MemoryPressure\]")
 _VERSIONS: Final = re.compile(
     r"(Driver/library version mismatch)|fabric ?manager.*(don't match|version mismatch)"
     r"|CUDA driver version is (insufficient) for CUDA runtime"
@@ -52,6 +59,10 @@ def host(text: str) -> LogMessage | None:
         return LogMessage("shm_full")
     if match := _NO_SPACE.search(text):
         return LogMessage("no_space", what=match[0])
+    if _EVICTED_FOR_DISK.search(text):
+        return LogMessage("no_space", what="the pod's or node's own disk is full")
+    if _EVICTED_FOR_MEMORY.search(text):
+        return LogMessage("killed")
     if _KILLED.search(text) and not _ON_GPU.search(text):
         return LogMessage("killed")
     return None

@@ -95,12 +95,16 @@ def _locked_memory(told: Told) -> Finding | None:
         return None
     limits = [e for e in told.settings if e.component.endswith("/memlock") and _is_low(e)]
     hosts = {each.node for each in failed}
-    names = tuple(sorted({e.component for e in limits if e.node in hosts}))
+    named = {e.component for e in limits if e.node in hosts}
+    # whoever was refused may say the limit itself
+    said = [e for e in failed if 0 <= e.message.number * 1024 < MEMLOCK_BYTES_MIN]
+    names = tuple(sorted(named | {f"config/{each.node}/memlock" for each in said}))
+    allowed = limits[0].value if limits else str(said[0].message.number * 1024) if said else ""
     return Finding(
         verdict="attributed" if names else "class-only",
         fault_class="host.config",
         reason="memory could not be registered with the network adapter"
-        + (f": {shown(names)} allows {limits[0].value} bytes only" if names else ""),
+        + (f": {shown(names)} allows {allowed} bytes only" if names else ""),
         confidence_ppm=930_000 if names else 700_000,
         level=CONFIGURED,
         culprits=names,

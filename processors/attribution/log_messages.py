@@ -22,6 +22,7 @@ _READ: Final = (
     collective_lines.call_differs,
     collective_lines.launched,
     network_lines.network,
+    network_lines.adapters,
     network_lines.plugins,
     host_lines.versions,
     host_lines.scheduler,

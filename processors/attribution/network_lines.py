@@ -23,6 +23,13 @@ _REGISTRATION: Final = re.compile(
     r"Call to (ibv_(?:reg_mr\w*|reg_dmabuf_mr|create_cq|create_qp)) failed with error "
     r"(?:\d+ )?Cannot allocate memory|(ibv_reg_mr\w*) failed.*(?:ENOMEM|Cannot allocate memory)"
 )
+# openucx/ucx src/uct/ib/base names the limit that it met
+_LOCK_LIMIT: Final = re.compile(r"max locked memory.*\(current: (\d{1,12}) kbytes\)")
+_REGISTRATION_REFUSED: Final = re.compile(
+    r"Call to (ibv_reg_(?:mr|dmabuf_mr)\w*) failed with error (?:\d+ )?"
+    r"(Bad address|Operation not supported|Invalid argument|Function not implemented)"
+)
+_DEVICE_REFUSED: Final = re.compile(r"NET/IB ?: Unable to open device (\w+)")
 _PEER_CLOSED: Final = re.compile(r"Connection closed by remote peer ([\w.-]+)")
 _NO_INTERFACE: Final = re.compile(r"no socket interface found|No interface found", re.IGNORECASE)
 _CONNECT_FAILED: Final = re.compile(
@@ -36,6 +43,7 @@ _PLUGIN_MISSING: Final = re.compile(
     r"(?:Could not find: ?|No plugin found \(|cannot find )(libnccl-net[\w.-]*)"
 )
 _PLUGIN: Final = re.compile(r"Plugin Path ?: \S*/(libnccl-net[\w.-]*)|Loaded net plugin (\w+)")
+_RELEASE: Final = re.compile(r"\bNCCL version (\d+\.\d+(?:\.\d+)?)")
 _INTERFACE: Final = re.compile(r"(?:Bootstrap|NET/Socket) ?: Using (?:\[\d+\])?([\w.-]+):([\d.]+)<")
 _PORT_DOWN: Final = re.compile(
     r"\b((?:mlx|bnxt_re|irdma|efa|rdmap|ib)\w*\d\w*) port (\d+) (?:is )?(?:still )?down\b"
@@ -56,16 +64,27 @@ def network(text: str) -> LogMessage | None:
         return LogMessage(
             "completion", number=int(match[2][:6]), device=match[3] or "", what=match[1] or ""
         )
-    if match := _REGISTRATION.search(text):
-        return LogMessage("registration_failed", what=match[1] or match[2])
     if match := _PEER_CLOSED.search(text):
         return LogMessage("peer_closed", device=match[1])
     if _NO_INTERFACE.search(text):
         return LogMessage("no_interface")
-    if match := _QUEUE_FAILED.search(text):
-        return LogMessage("queue_failed", what=match[2][:60])
     if match := _CONNECT_FAILED.search(text):
         return LogMessage("connect_failed", device=match[1], what=match[2][:60])
+    return None
+
+
+def adapters(text: str) -> LogMessage | None:
+    """An adapter or the kernel that refused what a library asked of it."""
+    if match := _LOCK_LIMIT.search(text):
+        return LogMessage("registration_failed", number=int(match[1]), what="ulimit -l")
+    if match := _REGISTRATION_REFUSED.search(text):
+        return LogMessage("registration_refused", device=match[1], what=match[2])
+    if match := _DEVICE_REFUSED.search(text):
+        return LogMessage("device_refused", device=match[1])
+    if match := _REGISTRATION.search(text):
+        return LogMessage("registration_failed", what=match[1] or match[2])
+    if match := _QUEUE_FAILED.search(text):
+        return LogMessage("queue_failed", what=match[2][:60])
     return None
 
 
@@ -75,6 +94,8 @@ def plugins(text: str) -> LogMessage | None:
         return LogMessage("plugin_missing", what=match[1])
     if match := _PLUGIN.search(text):
         return LogMessage("plugin_found", what=match[1] or match[2])
+    if match := _RELEASE.search(text):
+        return LogMessage("release", device="nccl", what=match[1])
     if match := _INTERFACE.search(text):
         return LogMessage("interface", device=match[1], what=match[2])
     return None

@@ -39,6 +39,7 @@ _PROGRAM_ERRORS: Final = (
 )
 _MEMORY_SPENT: Final = ("out of memory",)
 _ECC: Final = ("uncorrectable ecc error",)
+_NVLINK: Final = ("nvlink error",)
 _LEFT_SHARE: Final = 50  # a host with less than a fiftieth of its memory left is out of it
 NAMED_MAX: Final = 3
 # SIGILL, SIGBUS, SIGFPE, SIGKILL, SIGSEGV: nobody sends these to stop a job in order
@@ -68,6 +69,7 @@ def judge_program(told: Told) -> list[Finding]:
     """What errors of the program prove."""
     found = [
         _ecc(told),
+        _nvlink(told),
         _lost_gpu(told),
         _cuda(told),
         _cuda_program(told),
@@ -103,6 +105,23 @@ def _ecc(told: Told) -> Finding | None:
     )
 
 
+def _nvlink(told: Told) -> Finding | None:
+    errors = _cuda_errors(told, _NVLINK)
+    if not errors:
+        return None
+    return Finding(
+        verdict="class-only",
+        fault_class="nvlink",
+        reason=f"{told.job} met an NVLink error that could not be corrected; which link that is, is"
+        " not said",
+        confidence_ppm=850_000,
+        level=MEMORY_SAID,
+        proofs=proofs(errors, "CUDA's word for a link whose errors cannot be corrected"),
+        jobs=(told.job,),
+        missing=(wanted.NVLINK_ERRORS, wanted.KERNEL_LOGS),
+    )
+
+
 def _lost_gpu(told: Told) -> Finding | None:
     lost = told.of("gpu_lost")
     if not lost:
@@ -122,7 +141,7 @@ def _lost_gpu(told: Told) -> Finding | None:
 
 def _cuda(told: Told) -> Finding | None:
     """Errors that program and hardware may both have made."""
-    known = (*_PROGRAM_ERRORS, *_MEMORY_SPENT, *_ECC, "not yet initialized")
+    known = (*_PROGRAM_ERRORS, *_MEMORY_SPENT, *_ECC, *_NVLINK, "not yet initialized")
     errors = [e for e in told.of("cuda_error") if not any(w in e.message.what for w in known)]
     if not errors:
         return None

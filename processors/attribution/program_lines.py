@@ -10,7 +10,8 @@ from nemesis.processors.attribution.log_message import LogMessage
 
 _CUDA: Final = re.compile(
     r"(?:CUDA error: |CUDA_ERROR_\w+: |CUDA failure \S+ '|Cuda failure (?:\d+ )?'"
-    r"|cuda runtime error \(\d+\) : )([A-Za-z][^'\n]*?)(?:['.]|\s+at |\Z)"
+    r"|cuda runtime error \(\d+\) : |(?:CUDA|cuda).*\bError \d{1,3}: )"
+    r"([A-Za-z][^'\n]*?)(?:['.]|\s+at |\s+\(Triggered|\Z)"
 )
 _EXCEPTION: Final = re.compile(
     r"\s*((?:[\w]+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit))(?:: (.*))?\Z"
@@ -42,6 +43,11 @@ _TOOK: Final = re.compile(r"\b(\d{1,6}(?:\.\d+)?) ?(s|secs?|seconds|min|minutes)
 _GPU_LOST: Final = re.compile(
     r"GPU ?(?:at )?(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?).*"
     r"(?:GPU is lost|fallen off the bus|Unknown Error)",
+)
+_PCI: Final = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?"
+# NVIDIA/k8s-device-plugin internal/rm/health.go, and other agents that name a GPU by its UUID
+_XID_TOLD: Final = re.compile(
+    rf"\bXid[= ](\d{{1,4}})\b.*?\b(?:Device=|on (?:GPU |device )?)(GPU-[0-9a-f-]{{36}}|{_PCI})"
 )
 _WRONG: Final = re.compile(r"Out of bounds values ?: ?(\d+)")
 
@@ -76,6 +82,8 @@ def health(text: str) -> LogMessage | None:
     """A GPU that a tool cannot reach, or wrong results of a test."""
     if match := _GPU_LOST.search(text):
         return LogMessage("gpu_lost", device=match[1].lower())
+    if match := _XID_TOLD.search(text):
+        return LogMessage("xid_told", number=int(match[1]), device=match[2])
     if (match := _WRONG.search(text)) and int(match[1][:9]):
         return LogMessage("wrong_values", number=int(match[1][:9]))
     return None

@@ -17,9 +17,11 @@ from nemesis.processors.attribution.open_incidents import QUIET_NS
 from nemesis.processors.attribution.pace_findings import judge_pace
 from nemesis.processors.attribution.port_findings import judge_ports
 from nemesis.processors.attribution.program_findings import judge_program
+from nemesis.processors.attribution.refusal_findings import judge_refusals
 from nemesis.processors.attribution.report_rules import Rule
 from nemesis.processors.attribution.stack_findings import judge_stacks
 from nemesis.processors.attribution.state import State
+from nemesis.processors.attribution.told_xid_findings import judge_told_xids
 from nemesis.processors.attribution.trial_findings import judge_trials
 from nemesis.processors.attribution.unexplained_findings import judge_unexplained
 from nemesis.processors.attribution.watchdog_findings import judge_watchdogs
@@ -33,6 +35,8 @@ _RULES: Final[tuple[Rule, ...]] = (
     judge_host_settings,
     judge_network_settings,
     judge_ports,
+    judge_refusals,
+    judge_told_xids,
     judge_program,
     judge_watchdogs,
     judge_stacks,

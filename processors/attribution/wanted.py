@@ -40,6 +40,8 @@ SECOND_READING: Final = "the same counters again some minutes later: only what t
 MEMORY_LEFT: Final = (
     "the host's memory and its kernel's own words: free -h, journalctl -k | grep -i oom"
 )
+PEER_MEMORY: Final = "the modules for GPU memory: lsmod | grep peermem, ibv_devinfo, uname -r"
+DEVICE_ACCESS: Final = "who may open it: ls -l /dev/infiniband, the container's devices"
 LOCKED_MEMORY: Final = "the limit on locked memory where the job runs: ulimit -l"
 ONE_RUN_EACH: Final = "a run that differs in one release or setting only"
 PAIR_TESTS: Final = (

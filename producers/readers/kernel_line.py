@@ -19,6 +19,7 @@ more than the one before it."""
 
 _WORTH: Final = {"none": 0, "day": 1, "uptime": 2, "year": 3, "wall": 4}
 _SECOND_NS: Final = 1_000_000_000
+_EPOCH_S_MIN: Final = 946_684_800  # the year 2000; no machine was up for thirty years
 _MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
 _LEVELS: Final = ["emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"]
 DEFAULT_PRIORITY: Final = 6
@@ -102,6 +103,10 @@ def _month(name: str) -> int:
 
 
 def _take_uptime(match: re.Match[str], line: KernelLine) -> None:
+    if int(match[1]) >= _EPOCH_S_MIN:
+        # UCX and others print the clock of the wall as a kernel does its uptime
+        line.at("wall", int(match[1]) * _SECOND_NS + _fraction_ns(match[2]))
+        return
     if len(match[2]) == 6:
         line.from_kernel = True
     line.at("uptime", int(match[1]) * _SECOND_NS + _fraction_ns(match[2]))

@@ -20,6 +20,11 @@ _HOST: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 _RANK_PREFIXES: Final = (
     re.compile(r"\[(?:rank|default)(?P<rank>\d{1,7})\]:?\s?"),
     re.compile(r"\((?:[\w.]+ )?pid=(?P<pid>\d{1,9})(?:, ip=(?P<host>[\w.-]+))?\)\s"),
+    # mpirun --tag-output; of srun --label the number is a task, which is a node as often as a rank
+    re.compile(r"\[\d{1,6},(?P<rank>\d{1,7})\]<std(?:out|err|diag)>:\s?"),
+    re.compile(
+        r"\d{1,6}: (?=\[(?:rank|default|[WEI])|Traceback|(?:\w+\.)*\w+(?:Error|Exception)\b)"
+    ),
     re.compile(r"(?:rank|RANK)[=: ](?P<rank>\d{1,7})[:,]?\s+"),
     re.compile(rf"(?:node|host|hostname)[=:](?P<host>{_HOST})[:,]?\s+"),
     # a syslog line: host, program, process

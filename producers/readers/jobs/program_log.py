@@ -64,7 +64,8 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
         re.compile(
             r"slurm(?:d|ctld|stepd)\b|JobState=|OOMKilled|OUT_OF_MEMORY|NODE_FAIL|CANCELLED|PREEMPTED"
             r"|[Nn]ode failure on|not responding|DeadlineExceeded"
-            r"|DUE TO TIME LIMIT|\bEvicted\b|FailedScheduling|BackOff|NodeNotReady|Preempt"
+            r"|DUE TO TIME LIMIT|\bEvicted\b|low on resource|FailedScheduling|BackOff"
+            r"|NodeNotReady|Preempt"
         ),
     ),
     (
@@ -89,7 +90,8 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
             r"|CUDA error|CUDA_ERROR_|cuda runtime error|terminate called after|what\(\): "
             r"|[Oo]ut of memory|[Kk]illed\b|Segmentation fault|Bus error|Illegal instruction"
             r"|No space left|Stale file handle|Input/output error|GPU is lost|fallen off the bus"
-            r"|DataLoader worker|shared memory|Too many open files|Cannot allocate memory"
+            r"|DataLoader worker|[Ee]phemeral (?:local )?storage|CUDA initialization|\bXid[= ]\d"
+            r"|max locked memory|shared memory|Too many open files|Cannot allocate memory"
             r"|core dumped|\bloss\b\W{0,3}(?:is )?(?:nan|inf)\b|restart \d+ from|Unknown Error"
             r"|Driver/library version mismatch|driver version is insufficient"
             r"|Transport endpoint is not connected|undefined symbol"

@@ -16,6 +16,7 @@ from nemesis.processors.attribution.findings import (
     MEMORY_CONTAINED,
     NVLINK_FATAL,
     STRAGGLER,
+    UNEXPLAINED,
     Finding,
 )
 from nemesis.processors.attribution.kernel_messages import KernelMessage
@@ -156,7 +157,10 @@ def _failed_test(told: Told) -> Finding | None:
     failed = [e for e in failed if not e.name.rpartition(".")[2].isdecimal()]
     if not failed:
         return None
-    fault_class, level = _class_of(failed)
+    known = _class_of(failed)
+    if known is None and not any(e.component.startswith("gpu/") for e in failed):
+        return _failed_somewhere(told, failed)
+    fault_class, level = known or ("gpu.driver", DRIVER_HUNG - 2)
     names = tuple(sorted({e.component for e in failed if e.component.startswith("gpu/")}))
     tests = shown(sorted({each.name.removeprefix("dcgm.") for each in failed}))
     return Finding(
@@ -172,8 +176,23 @@ def _failed_test(told: Told) -> Finding | None:
     )
 
 
-def _class_of(failed: Sequence[Set]) -> tuple[FaultClass, int]:
+def _failed_somewhere(told: Told, failed: Sequence[Set]) -> Finding:
+    """A test of the host or of all GPUs alike: of software, slots or links."""
+    tests = shown(sorted({each.name.removeprefix("dcgm.") for each in failed}))
+    return Finding(
+        verdict="insufficient",
+        fault_class="unknown",
+        reason=f"DCGM's {tests} failed of no GPU in particular",
+        confidence_ppm=0,
+        level=UNEXPLAINED,
+        proofs=proofs(failed, "a test of the vendor failed"),
+        jobs=(told.job,),
+        missing=(wanted.NODE_GPUS,),
+    )
+
+
+def _class_of(failed: Sequence[Set]) -> tuple[FaultClass, int] | None:
     for word, fault_class, level in _TESTED:
         if any(word in each.name for each in failed):
             return fault_class, level
-    return "gpu.driver", DRIVER_HUNG - 2
+    return None

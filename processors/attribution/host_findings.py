@@ -43,6 +43,14 @@ def nic(node: str, roots: Sequence[Rooted], inventory: Inventory) -> Finding:
     return attributed(roots, nics, f"{' and '.join(nics)} stopped working", 930_000)
 
 
+def transceiver(node: str, roots: Sequence[Rooted], inventory: Inventory) -> Finding:
+    """The cable or transceiver in a port, by the port's adapter."""
+    ports = {each.clue.message.device: each.clue.message.label for each in roots}
+    nics = tuple(sorted(inventory.nic_name(node, pci) for pci in ports))
+    reason = f"the transceiver of {' and '.join(nics)} failed: {'; '.join(sorted(ports.values()))}"
+    return attributed(roots, nics, reason, 880_000)
+
+
 def out_of_memory(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
     """The kernel killed a process for memory."""
     killed = sorted({(each.clue.message.pid, each.clue.message.process) for each in roots})

@@ -164,6 +164,7 @@ _RULES: Final[dict[FaultClass, Callable[[str, Sequence[Rooted], Inventory], Find
     "app.program": gpu_findings.program,
     "host.memory": host_findings.dimm,
     "nic": host_findings.nic,
+    "network.link": host_findings.transceiver,
     "host.oom": host_findings.out_of_memory,
     "software.version": host_findings.version,
     "storage": host_findings.storage,

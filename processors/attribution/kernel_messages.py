@@ -31,6 +31,7 @@ Kind = Literal[
     "dimm_uncorrectable",
     "oom_kill",
     "nic_fatal",
+    "module_error",
     "server_silent",
     "trouble",
     "link_down",
@@ -98,7 +99,11 @@ _GPU_LOST: Final = re.compile(
 _GSP_STUCK: Final = re.compile(rf"NVRM: Rate limiting GSP RPC error prints for GPU at PCI:({_PCI})")
 _GPU_START_FAILED: Final = re.compile(rf"NVRM: GPU ({_PCI}): RmInitAdapter failed")
 _CONTAINED: Final = re.compile(rf"pcieport ({_PCI}): DPC: containment event")
-_SERVER_SILENT: Final = re.compile(r"nfs: server (\S{1,200}) not responding")
+_SERVER_SILENT: Final = re.compile(
+    r"nfs: server (\S{1,200}) not responding"
+    # Lustre's ptlrpc/import.c
+    r"|Connection to ([\w-]{1,80}) \(at [^)]{1,80}\) was lost; in progress operations"
+)
 _AER: Final = re.compile(rf"(\S+) ({_PCI}): (?:AER: )?PCIe Bus Error: severity=([^,]*)")
 _AER_RECEIVED: Final = re.compile(
     rf"pcieport ({_PCI}): AER: (?:Multiple )?"
@@ -120,7 +125,10 @@ _NIC_FATAL: Final = re.compile(
     r"|timeout\. Will cause a leak of a command resource"
 )
 # drivers/net/ethernet/broadcom/bnxt/bnxt.c; the kind before "reset event" is fatal or non-fatal
-_BNXT_FATAL: Final = re.compile(rf"bnxt_en ({_PCI}) .*Firmware fatal reset event")
+_BNXT_FATAL: Final = re.compile(
+    rf"bnxt_en ({_PCI}) .*(?:Firmware fatal reset event|Firmware not responding"
+    r"|Error \(timeout: \d+\) msg \{)"
+)
 # mm/memory-failure.c: a page was lost to the machine; "soft offline" of corrected errors differs
 _PAGE_LOST: Final = re.compile(r"Memory failure: 0x[0-9a-f]+: ")
 _DRIVER_TROUBLE: Final[Mapping[str, str]] = {
@@ -142,10 +150,13 @@ _TROUBLE: Final[Mapping[str, str]] = {
     " general protection fault ": "a process crashed",
     "I/O error, dev nvme": "a disk failed a request",
     "I/O error, dev sd": "a disk failed a request",
-    "in progress operations using this service will wait": "a file server was lost",
 }
 """Lines that say that something failed, and not which part: kernel/hung_task.c, kernel/watchdog.c,
 drivers/firmware/efi/cper.c, arch/x86/mm/fault.c, block/blk-core.c, Lustre's ptlrpc/import.c."""
+# mlx5/core/events.c: port_module_event_error_type and port_module_event_status_str
+_MODULE_ERROR: Final = re.compile(
+    rf"mlx5_core ({_PCI}):? .*Port module event\[error\]: module (\d+), Cable error, (.+)"
+)
 _NIC_TROUBLE: Final = re.compile(
     r"TX timeout detected|mlx5_load_one failed|probe .*failed with error"
 )
@@ -175,9 +186,9 @@ def _of_host(text: str) -> KernelMessage | None:
     if "Kill" in text:
         match = _OOM.search(text)
         return match and KernelMessage(kind="oom_kill", pid=int(match[1][:18]), process=match[2])
-    if "nfs: server" in text:
+    if "nfs: server" in text or "was lost; in progress" in text:
         match = _SERVER_SILENT.search(text)
-        return match and KernelMessage(kind="server_silent", label=match[1])
+        return match and KernelMessage(kind="server_silent", label=match[1] or match[2])
     if "Memory failure" in text and _PAGE_LOST.search(text):
         return KernelMessage(kind="dimm_uncorrectable")
     return _trouble(text, _TROUBLE)
@@ -275,6 +286,10 @@ def _aer(severity: str) -> Severity:
 
 
 def _of_mlx5(text: str) -> KernelMessage | None:
+    if (found := _MODULE_ERROR.search(text)) is not None:
+        return KernelMessage(
+            kind="module_error", device=pci_address(found[1]), label=found[3][:80].strip()
+        )
     match = _MLX5.search(text)
     if match and _NIC_FATAL.search(match[2]):
         return KernelMessage(kind="nic_fatal", device=pci_address(match[1]))

@@ -12,6 +12,7 @@ from nemesis.processors.attribution.findings import (
     DRIVER_HUNG,
     HOST_MEMORY,
     LINK_DOWN,
+    LINK_LOST,
     MEMORY_CONTAINED,
     MEMORY_LOST,
     NIC_FATAL,
@@ -76,6 +77,8 @@ _BY_KIND: Final[Mapping[Kind, Role]] = {
         "host.memory", HOST_MEMORY, "uncorrectable error of this memory module"
     ),
     "nic_fatal": Role("nic", NIC_FATAL, "the adapter's firmware failed or does not answer"),
+    # modules are called hot or bad while a healthy host boots: it takes the loss of the link
+    "module_error": Role("unknown", NOT_UNDERSTOOD, "a module that is called bad, and works on"),
     "oom_kill": Role("host.oom", OUT_OF_MEMORY, "the kernel killed this process for memory"),
     "link_down": Role("unknown", LINK_DOWN, "this link went down"),
     "not_understood": Role("unknown", NOT_UNDERSTOOD, "not understood", "not_understood"),
@@ -120,6 +123,10 @@ def role_among(message: KernelMessage, others: Sequence[KernelMessage]) -> Role 
         each.kind == "aer" and each.severity == "fatal" for each in others
     ):
         return _of_lost_device(message, "its driver could not recover from the PCIe error")
+    if message.kind == "module_error" and any(
+        each.kind == "link_down" and each.device == message.device for each in others
+    ):
+        return Role("network.link", LINK_LOST, "the cable or transceiver of this port failed")
     if message.code in ECC_DETAIL_XIDS and message.kind == "xid":
         return _of_ecc(message, others)
     if message.kind == "aer" and message.severity == "fatal":

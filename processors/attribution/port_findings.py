@@ -49,6 +49,7 @@ _BROKEN: Final = frozenset(
     }
 )
 _DOWN: Final = re.compile(r"\bDOWN\b|\bDown\b|PORT_DOWN|Polling|Disabled")
+_FIRMWARE_HEALTH: Final = ("health.fw", "health.fw_fatal", "health.hw_fatal", "health.vnic")
 _LOST: Final = frozenset({"link_downed", "link_downed_counter", "link_down_events_phy"})
 _RATE: Final = re.compile(r"\((\d+)X (\w+)\)")  # 400 Gb/sec (4X NDR)
 
@@ -62,6 +63,7 @@ def judge_ports(told: Told) -> list[Finding]:
         _narrow_port(told),
         _port_errors(told),
         _device(told),
+        _reported(told),
     ]
     known = [each for each in found if each is not None]
     if not known:
@@ -244,6 +246,24 @@ def _device(told: Told) -> Finding | None:
         level=LINK_LOST + 1,
         culprits=names,
         proofs=proofs(broken, "the adapter gave up"),
+        missing=(wanted.KERNEL_LOG,),
+    )
+
+
+def _reported(told: Told) -> Finding | None:
+    """An adapter whose firmware reported a fault of its own (devlink-health(8))."""
+    failed = [e for e in told.settings if e.name in _FIRMWARE_HEALTH and e.value == "error"]
+    names = tuple(sorted({each.component for each in failed}))
+    if not names:
+        return None
+    return Finding(
+        verdict="attributed",
+        fault_class="nic",
+        reason=f"the firmware of {shown(names)} reported a fault and was not recovered",
+        confidence_ppm=850_000,
+        level=LINK_LOST + 1,
+        culprits=names,
+        proofs=proofs(failed, "this reporter is in its error state"),
         missing=(wanted.KERNEL_LOG,),
     )
 

@@ -15,6 +15,7 @@ from nemesis.processors.attribution.incidents import Incident
 from nemesis.processors.attribution.network_setting_findings import judge_network_settings
 from nemesis.processors.attribution.open_incidents import QUIET_NS
 from nemesis.processors.attribution.pace_findings import judge_pace
+from nemesis.processors.attribution.packet_size_findings import judge_packet_sizes
 from nemesis.processors.attribution.port_findings import judge_ports
 from nemesis.processors.attribution.program_findings import judge_program
 from nemesis.processors.attribution.refusal_findings import judge_refusals
@@ -34,6 +35,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     judge_gpu_readings,
     judge_host_settings,
     judge_network_settings,
+    judge_packet_sizes,
     judge_ports,
     judge_refusals,
     judge_told_xids,

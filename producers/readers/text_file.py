@@ -22,9 +22,12 @@ from nemesis.producers.readers.host.units import Units
 from nemesis.producers.readers.jobs.program_log import ProgramLog
 from nemesis.producers.readers.jobs.progress import Progress
 from nemesis.producers.readers.jobs.scheduler_nodes import SchedulerNodes
+from nemesis.producers.readers.jobs.scheduler_tables import SchedulerTables
 from nemesis.producers.readers.jobs.stacks import Stacks
 from nemesis.producers.readers.nic.adapters import Adapters
+from nemesis.producers.readers.nic.devlink_health import DevlinkHealth
 from nemesis.producers.readers.nic.gids import Gids
+from nemesis.producers.readers.nic.interfaces import Interfaces
 from nemesis.producers.readers.nic.port_counters import PortCounters
 from nemesis.producers.readers.notes import Note, Reader, text_line
 from nemesis.producers.readers.tables.bandwidth import Bandwidth
@@ -59,9 +62,12 @@ READERS: Final[tuple[Callable[[], Reader], ...]] = (
     Routes,
     PcieSettings,
     Gids,
+    Interfaces,
+    DevlinkHealth,
     PortCounters,
     Stacks,
     SchedulerNodes,
+    SchedulerTables,
     Bandwidth,
     StepTimes,
     RunsTable,

@@ -1,7 +1,7 @@
 """A simulated incident as the folder that a person would have: dumps, kernel logs, what ranks said.
 
     <folder>/dumps/nccl_trace_rank_<r>     flight recorders of the ranks that could write one
-    <folder>/<node>/dmesg                  what the node's kernel printed
+    <folder>/<node>/kern.log               what the node's kernel printed, as rsyslog keeps it
     <folder>/<node>/rank_<r>.stderr        what a rank's process printed
 
 Names are those of torch's defaults (TORCH_FR_DUMP_TEMP_FILE) and of what people collect. A node
@@ -9,15 +9,86 @@ that was lost has no files.
 """
 
 import pickle
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from nemesis.schemas.errors import NemesisError
+from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.scenario import Scenario
+from nemesis.sim.faults.symptoms import Symptom
 from nemesis.sim.jobs.recorder import CAPACITY, Recorder, Version
-from nemesis.sim.jobs.words import last_words
+from nemesis.sim.jobs.words import DUMP_WAIT_NS, last_words
+from nemesis.sim.operator import submissions
+from nemesis.sim.params import Params
 from nemesis.sim.simulation import Simulation
+from nemesis.sim.told import told
+from nemesis.sim.topology.cluster import Cluster
 
+MS: Final = 1_000_000
 PICKLE_PROTOCOL: Final = 2  # torch::jit's pickler
 TIMEOUT_MS: Final = 600_000
+SECOND_NS: Final = 1_000_000_000
+AFTER_NS: Final = 30 * SECOND_NS
+"""So long after the last symptom somebody collects what there is, where no job stands still."""
+
+
+class FolderNotEmptyError(NemesisError):
+    """A bundle is never mixed with what lies there already."""
+
+    exit_code = 2
+
+
+def bundle_of(
+    cluster: Cluster,
+    scenario: Scenario,
+    params: Params,
+    folder: Path,
+    *,
+    seed: int,
+    start_ns: int,
+    defects: Sequence[Symptom] = (),
+    timeout_ms: int = TIMEOUT_MS,
+) -> None:
+    """Let a scenario happen where nobody reads and nobody acts, and collect what it leaves.
+
+    A job that stands still is waited for until the watchdogs of its ranks have taken them down.
+
+    Raises:
+        BadScenarioError: a target that the cluster does not have.
+        FolderNotEmptyError: something is in the folder.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise FolderNotEmptyError(f"{folder}: not empty, expected a new folder for the bundle")
+    faults = plan_faults(cluster, scenario.faults, seed, lasts_s=scenario.duration_s)
+    ends_ns = start_ns + max((each.over_ns for each in faults), default=0) + AFTER_NS
+    with tempfile.TemporaryDirectory() as plans:
+        simulation = Simulation(
+            cluster,
+            submissions(cluster, start_ns),
+            faults,
+            seed=seed,
+            folder=Path(plans),
+            start_ns=start_ns,
+            params=params,
+        )
+        simulation.afflict(defects)
+        now_ns = _let_pass(simulation, start_ns, ends_ns)
+        if any(job.is_stalled for job in simulation.jobs.values()):
+            ends_ns += timeout_ms * MS + DUMP_WAIT_NS
+            now_ns = _let_pass(simulation, now_ns, ends_ns)
+        write_bundle(simulation, folder, now_ns=now_ns, timeout_ms=timeout_ms)
+
+
+def _let_pass(simulation: Simulation, now_ns: int, until_ns: int) -> int:
+    while now_ns < until_ns:
+        now_ns += SECOND_NS
+        simulation.advance(now_ns, lambda node: True)
+        for _ in told(simulation, now_ns):
+            pass  # nobody reads it
+    return now_ns
 
 
 def write_bundle(
@@ -51,24 +122,30 @@ def write_bundle(
                 content = recorder.dump(job, rank, now_ns)
                 path = place / f"nccl_trace_rank_{rank}"
                 path.write_bytes(pickle.dumps(content, protocol=PICKLE_PROTOCOL))
-        for rank, lines in last_words(job, now_ns, timeout_ms=timeout_ms).items():
-            node = _folder_of(folder, job.ranks[rank].node)
-            name = f"{job.name}-rank_{rank}.stderr" if several else f"rank_{rank}.stderr"
-            (node / name).write_text("".join(f"{line.text}\n" for line in lines))
+        words = last_words(job, now_ns, timeout_ms=timeout_ms)
+        for rank, each in job.ranks.items():
+            said = [*simulation.printed.get((job.name, rank), [])]
+            said += [(line.at_ns, line.text) for line in words.get(rank, [])]
+            if said and each.node not in simulation.lost_nodes:
+                name = f"{job.name}-rank_{rank}.stderr" if several else f"rank_{rank}.stderr"
+                text = "".join(f"{text}\n" for _, text in sorted(said))
+                (_folder_of(folder, each.node) / name).write_text(text)
     _write_kernel_logs(simulation, folder, now_ns)
 
 
 def _write_kernel_logs(simulation: Simulation, folder: Path, now_ns: int) -> None:
-    """As dmesg prints them: seconds since boot, which is taken as the run's beginning."""
+    """With time and host, as rsyslog writes them to /var/log/kern.log (RFC 5424, section 6.2)."""
     for node, lines in simulation.kernel_lines.items():
         if node in simulation.lost_nodes:
             continue
         text = "".join(
-            f"[{(at_ns - simulation.start_ns) / 1e9:12.6f}] {line}\n"
-            for at_ns, line in lines
-            if at_ns <= now_ns
+            f"{_stamp(at_ns)} {node} kernel: {line}\n" for at_ns, line in lines if at_ns <= now_ns
         )
-        (_folder_of(folder, node) / "dmesg").write_text(text)
+        (_folder_of(folder, node) / "kern.log").write_text(text)
+
+
+def _stamp(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat(timespec="microseconds")
 
 
 def _folder_of(folder: Path, node: str) -> Path:

@@ -91,6 +91,7 @@ class Simulation:
         )
         self.lost_nodes: Final = self._strikes.lost_nodes
         self.kernel_lines: Final = self._strikes.kernel_lines
+        self.printed: Final = self._strikes.printed
         for node in cluster.node_names:
             self.restart_agent(node, start_ns)
         self.faults: Final[list[Fault]] = []

@@ -75,6 +75,8 @@ class Strikes:
         """By node that was lost: how often it has booted, the next boot among them."""
         self.kernel_lines: Final[dict[str, list[tuple[int, str]]]] = {}
         """What kernels printed, by node: when, and the text; nothing where nobody can read it."""
+        self.printed: Final[dict[tuple[str, int], list[tuple[int, str]]]] = {}
+        """What ranks printed by their own, by job and rank: when, and the text."""
         self._evidence: Final = evidence
         self._concerned: Final = concerned
         self._boot: Final = boot
@@ -158,6 +160,7 @@ class Strikes:
             case RankDelayed():
                 job.delay(effect.rank, effect.delay_ns, effect.waits_for)
             case RankPrints():
+                self.printed.setdefault((job.name, effect.rank), []).append((at_ns, effect.text))
                 witness = self.agents[node].witness
                 witness.printed(effect.rank, effect.source, effect.text, at_ns)
             case RankReads():

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from nemesis.sim.bundle import bundle_of
 from nemesis.sim.faults.scenario import Scenario
+from nemesis.sim.faults.symptoms import Symptom
 from nemesis.sim.offline import START_NS, OfflineRun, run_offline
 from nemesis.sim.params import Params
 from nemesis.sim.topology.cluster import Cluster
@@ -54,9 +56,7 @@ def what_if(
     Raises:
         BadScenarioError: a target that the cluster does not have.
     """
-    strikes_s = min(each.after_s for each in scenario.faults)
-    drawn = draw_defects(cluster, params.defects, seed=seed, strikes_s=strikes_s)
-    symptoms = drawn if defects else ()
+    symptoms = _defects(cluster, scenario, params, seed) if defects else ()
     with tempfile.TemporaryDirectory() as plans:
         run = run_offline(
             cluster, scenario, seed=seed, folder=Path(plans), defects=symptoms, weigh=params
@@ -79,3 +79,29 @@ def what_if(
         ledger=ledger,
         held=tuple(held(scenario.assertions, run.facts, began_ns=began_ns, onset_ns=onset_ns)),
     )
+
+
+def leave_bundle(
+    cluster: Cluster,
+    scenario: Scenario,
+    params: Params,
+    folder: Path,
+    *,
+    seed: int,
+    defects: bool = False,
+) -> None:
+    """Write what a person would have of the same incident, if NEMESIS had not been there.
+
+    Raises:
+        BadScenarioError: a target that the cluster does not have.
+        FolderNotEmptyError: something is in the folder.
+    """
+    symptoms = _defects(cluster, scenario, params, seed) if defects else ()
+    bundle_of(cluster, scenario, params, folder, seed=seed, start_ns=START_NS, defects=symptoms)
+
+
+def _defects(
+    cluster: Cluster, scenario: Scenario, params: Params, seed: int
+) -> tuple[Symptom, ...]:
+    strikes_s = min(each.after_s for each in scenario.faults)
+    return draw_defects(cluster, params.defects, seed=seed, strikes_s=strikes_s)

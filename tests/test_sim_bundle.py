@@ -11,13 +11,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nemesis.cli.triage import triage_paths
 from nemesis.producers.readers.bundle import read_bundle
+from nemesis.schemas.inferred import FaultAttributed
 from nemesis.sim.bundle import write_bundle
+from nemesis.sim.faults.scenario import scenario_named
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.recorder import Version
 from nemesis.sim.operator import submissions
+from nemesis.sim.params import load_params
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.topology.cluster_file import load_cluster
+from nemesis.sim.truth.ledger import FaultInjected
+from nemesis.sim.what_if import leave_bundle
+from tests import scenario_runs
+from tests.commands import nemesis
 from tests.simulated_jobs import MS, SECOND
 
 START = 1_800_000_000 * SECOND
@@ -102,6 +110,48 @@ def test_the_rank_that_has_nothing_open_only_hears_of_it(tmp_path: Path) -> None
 def test_before_the_timeout_nobody_says_anything(tmp_path: Path) -> None:
     bundle = incident(tmp_path, lambda job: job.stick(5), after_s=500)
     assert list(bundle.rglob("*.stderr")) == []
+
+
+def in_its_names(component: str) -> str:
+    """What a bundle alone can call it: it has no inventory and does not say which job it was."""
+    kind, _, rest = component.partition("/")
+    if kind == "rank":
+        return f"rank/job/{rest.partition('/')[2]}"
+    node, _, name = rest.partition("/")
+    if kind == "nic":
+        (name,) = (each.pci for each in scenario_runs.CLUSTER.nics_of(node) if each.name == name)
+    return f"{kind}/{node}/{name}" if name else component
+
+
+@pytest.mark.parametrize(
+    "scenario", ["gpu-off-bus", "gpu-memory", "cascade", "desync", "leaf-port-down", "node-lost"]
+)
+def test_triage_of_the_bundle_names_whom_the_live_run_names_or_nobody(
+    tmp_path: Path, scenario: str
+) -> None:
+    run = scenario_runs.run_of(scenario)
+    injected = [each for each in run.truths if isinstance(each, FaultInjected)]
+    said = [each.data for each in run.facts if isinstance(each.data, FaultAttributed)]
+    live = {in_its_names(each.id) for each in said[-1].culprits}
+    # a bundle knows a lost node by the ranks that left nothing
+    live |= {in_its_names(each) for each in injected[0].harmless if scenario == "node-lost"}
+    leave_bundle(
+        scenario_runs.CLUSTER, scenario_named(scenario), load_params(), tmp_path / "left", seed=7
+    )
+    answer = triage_paths([tmp_path / "left"])
+    assert answer.unread == []
+    named = {each.id for each in answer.culprits}
+    assert named <= live
+    assert named or answer.verdict == "insufficient"
+    assert bool(named) is (scenario != "leaf-port-down"), "only a switch tells of its ports"
+
+
+def test_a_bundle_is_never_mixed_with_what_lies_there(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    asked = nemesis("sim", "--scenario", "desync", "--bundle", str(tmp_path))
+    assert asked.returncode == 2
+    assert f"{tmp_path}: not empty" in asked.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
 
 
 @needs_analyzer

@@ -45,6 +45,10 @@ def sim(
     record: Annotated[
         Path | None, typer.Option(help="Write the recording: NAME.ndjson.zst, or .ndjson.")
     ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(help="Write what a person would have of it: a folder for `nemesis triage`."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Break a simulated cluster offline and print what NEMESIS concludes.
@@ -60,7 +64,7 @@ def sim(
     from nemesis.sim.params import DEFAULT as PARAMS
     from nemesis.sim.params import load_params
     from nemesis.sim.topology.cluster_file import DEFAULT, load_cluster
-    from nemesis.sim.what_if import what_if
+    from nemesis.sim.what_if import leave_bundle, what_if
 
     if sum(map(bool, (scenario, trace, rates))) != 1:
         raise typer.BadParameter("expected one of --scenario, --trace and --rates")
@@ -71,7 +75,10 @@ def sim(
         span = Span(from_day=from_day, days=days, faster=faster)
         schedule = scheduled(described, span, trace=trace, rates=rates, seed=seed)
         planned, skipped = schedule.scenario, schedule.skipped
-    found = what_if(described, planned, load_params(params or PARAMS), seed=seed, defects=defects)
+    assumed = load_params(params or PARAMS)
+    if bundle is not None:
+        leave_bundle(described, planned, assumed, bundle, seed=seed, defects=defects)
+    found = what_if(described, planned, assumed, seed=seed, defects=defects)
     _keep(found, record, ledger)
     if json:
         print_json(_document(found))

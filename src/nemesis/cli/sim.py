@@ -9,6 +9,7 @@ from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
     from nemesis.sim.faults.scenario import Scenario
+    from nemesis.sim.faults.schedule import Span
     from nemesis.sim.topology.cluster import Cluster
     from nemesis.sim.what_if import WhatIf
 
@@ -59,8 +60,7 @@ def sim(
     scenario asserts holds, or, where it asserts nothing, everything was found and answered; 1 it
     does not; 2 a file that cannot be run.
     """
-    from nemesis.sim.faults.scenario import scenario_named
-    from nemesis.sim.faults.schedule import Span, scheduled
+    from nemesis.sim.faults.schedule import Span
     from nemesis.sim.params import DEFAULT as PARAMS
     from nemesis.sim.params import load_params
     from nemesis.sim.topology.cluster_file import DEFAULT, load_cluster
@@ -69,12 +69,8 @@ def sim(
     if sum(map(bool, (scenario, trace, rates))) != 1:
         raise typer.BadParameter("expected one of --scenario, --trace and --rates")
     described = load_cluster(cluster or DEFAULT)
-    if scenario:
-        planned, skipped = scenario_named(scenario), {}
-    else:
-        span = Span(from_day=from_day, days=days, faster=faster)
-        schedule = scheduled(described, span, trace=trace, rates=rates, seed=seed)
-        planned, skipped = schedule.scenario, schedule.skipped
+    span = Span(from_day=from_day, days=days, faster=faster)
+    planned, skipped = _planned(described, scenario, span, trace=trace, rates=rates, seed=seed)
     assumed = load_params(params or PARAMS)
     if bundle is not None:
         leave_bundle(described, planned, assumed, bundle, seed=seed, defects=defects)
@@ -87,6 +83,19 @@ def sim(
         for what, count in sorted(skipped.items()):
             say(f"not simulated: {count} x {what}, no kind of fault stands for it")
     raise typer.Exit(0 if found.holds else 1)
+
+
+def _planned(
+    cluster: "Cluster", scenario: str, span: "Span", *, trace: Path | None, rates: str, seed: int
+) -> "tuple[Scenario, dict[str, int]]":
+    """What breaks, and how much of what was asked for no kind of fault stands for."""
+    from nemesis.sim.faults.scenario import scenario_named
+    from nemesis.sim.faults.schedule import scheduled
+
+    if scenario:
+        return scenario_named(scenario), {}
+    schedule = scheduled(cluster, span, trace=trace, rates=rates, seed=seed)
+    return schedule.scenario, dict(schedule.skipped)
 
 
 def _keep(found: "WhatIf", record: Path | None, ledger: Path | None) -> None:

@@ -29,14 +29,16 @@ def test_ranks_that_gave_up_and_left_no_dump_are_not_named() -> None:
     assert (log.last.verdict, log.last.culprits) == ("insufficient", ())
 
 
-def test_a_program_that_faults_where_no_job_is_known_to_run_is_no_jobs() -> None:
+def test_a_program_that_faults_where_no_job_runs_concerns_nobody() -> None:
     log = cluster("n1", "n2")
     log.inventory("n9", "0000:1b:00.0")
-    log.kernel(xid(31, rest=FAULT), "n9")
+    for line in (xid(31, rest=FAULT), xid(45, rest="pid=7, name=python3, Ch 00000008")):
+        log.kernel(line, "n9")
+        log.tick(30)
+    assert not log.verdicts
+    log.kernel(xid(63), "n9")
     log.tick(3)
-    assert (log.last.verdict, log.last.fault_class) == ("class-only", "app.program")
-    assert (log.last.culprits, log.last.jobs) == ((), ())
-    assert "no known job" in log.last.reason
+    assert log.last.fault_class == "gpu.memory"
 
 
 def test_a_program_that_faults_elsewhere_minutes_later_is_another_incident() -> None:

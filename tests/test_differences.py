@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemesis.processors.attribution.differences import OTHERS_MIN, Differences
-from nemesis.schemas.observed import SettingRead
+from nemesis.schemas.observed import LogLineWritten, SettingRead
 from tests.attribution_log import SECOND_NS, Log, step_block, wired
 
 NODES = [f"n{number}" for number in range(1, 9)]
@@ -130,3 +130,38 @@ def test_the_odd_one_is_who_alone_differs_at_the_end(told: list[tuple[str, str]]
     assert [each.component for each in differences.odd.values()] == [
         f"node/{node}" for node in odd if alone
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "usual", "odd", "culprit", "fault_class"),
+    [
+        ("fabric_manager", "570", "inactive", "service/n3/nvidia-fabricmanager", "host.service"),
+        ("memlock_kib", "unlimited", "64", "config/n3/memlock", "host.config"),
+        ("nvidia_driver", "570", "550", "software/n3/nvidia-driver", "software.version"),
+    ],
+)
+def test_a_host_set_otherwise_is_named_by_what_is_set_once_its_job_stands_still(
+    name: str, usual: str, odd: str, culprit: str, fault_class: str
+) -> None:
+    log = started()
+    for node in NODES:
+        setting(log, f"node/{node}", name, usual)
+    run(log, 10)
+    setting(log, "node/n3", name, odd)
+    run(log, 10)
+    assert not log.verdicts
+    run(log, 30, stands=True)
+    assert [each.id for each in log.last.culprits] == [culprit]
+    assert log.last.fault_class == fault_class
+
+
+def test_access_control_is_at_fault_where_gpus_of_that_node_say_that_they_cannot_be_reached() -> (
+    None
+):
+    says = "NCCL WARN P2P is disabled between connected GPUs 1 and 0."
+    for node, right in (("n3", ["config/n3/acs"]), ("n4", [])):
+        log = started()
+        setting(log, "node/n3", "pcie_acs", "on")
+        log.told("log", LogLineWritten, node, job="llama", rank=4, source="nccl", text=says)
+        run(log, 6)
+        assert [each.id for verdict in log.verdicts for each in verdict.culprits] == right

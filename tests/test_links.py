@@ -219,3 +219,15 @@ def test_a_link_whose_node_the_job_has_left_is_told_no_more() -> None:
     poll(log, {"n1": [DOWN, UP, UP]}, 12, up=False, link_downed_count=1)
     poll(log, {}, 12, link_downed_count=1)
     assert len(log.verdicts) == 1
+
+
+def test_a_port_that_is_down_at_a_node_whose_nics_nobody_reads_is_told_of_by_its_switch() -> None:
+    for heard, right in ((True, ["link/n1/mlx5_0"]), (False, ["node/n1"])):
+        log = wired(*NODES)
+        for second in range(60):
+            for node in NODES if heard or second < 5 else NODES[1:]:
+                log.sample(node, period_ns=SECOND_NS)
+            is_up = second < 5
+            log.fabric("leaf1", PortSeen(port="1", peer="nic/n1/mlx5_0", up=is_up))
+            log.tick(1)
+        assert named(log) == right

@@ -18,18 +18,19 @@ from msgspec.structs import replace
 from nemesis.processors.attribution import placing
 from nemesis.processors.attribution.certainty import CLASS_PPM_MIN, NAMED_PPM_MIN
 from nemesis.processors.attribution.exits import is_own_death, signal_of
-from nemesis.processors.attribution.findings import RANK_EXITED, Proof
+from nemesis.processors.attribution.findings import RANK_EXITED, Finding, Proof
+from nemesis.processors.attribution.gpu_signs import take_gpu_signs
 from nemesis.processors.attribution.holdback import Held
-from nemesis.processors.attribution.incidents import LINK_KINDS, Clue, Exit, Incident, Support
+from nemesis.processors.attribution.incidents import LINK_KINDS, Clue, Exit, Incident
 from nemesis.processors.attribution.kernel_messages import parse
 from nemesis.processors.attribution.kernel_rules import DOUBLE_BIT_XID, role_of
 from nemesis.processors.attribution.kernel_signs import sign_in
 from nemesis.processors.attribution.open_incidents import HOLD_NS, JOIN_NS, QUIET_NS, SECOND_NS
+from nemesis.processors.attribution.programs import concerns_nobody
 from nemesis.processors.attribution.recorders import STALL_NS
 from nemesis.processors.attribution.report_placing import place_reports
 from nemesis.processors.attribution.sample_batch import (
     SampleBatch,
-    Stack,
     gpu_block,
     nic_block,
     stacked,
@@ -38,7 +39,6 @@ from nemesis.processors.attribution.state import State, decoder, encoder
 from nemesis.processors.attribution.step_states import step_block
 from nemesis.processors.attribution.urgency import is_certain, is_first
 from nemesis.processors.attribution.verdicts import refuted, verdict_of
-from nemesis.schemas import components
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.inferred import FaultAttributed, Ppm
@@ -157,6 +157,8 @@ class Attribution:
         changed = [each for each in (state.links, state.pauses) if not each.take_quiet(fact)]
         if changed:
             self._read_samples()
+        if state.links in changed:
+            state.trunks.take(fact)
         for each in changed:
             each.take_fabric(fact, state.inventory)
 
@@ -207,7 +209,7 @@ class Attribution:
         state = self._state
         state.log_time_ns = facts[-1].log_time_ns
         state.hearing.heard_samples(facts)
-        self._take_counters(stacked(facts, gpu_block))
+        take_gpu_signs(state, stacked(facts, gpu_block))
         nics = stacked([fact for fact in facts if not fact.late], nic_block)
         state.links.take_samples(nics, state.inventory)
         state.pauses.take_samples(nics, state.inventory)
@@ -216,22 +218,6 @@ class Attribution:
                 state.slowness.take(fact)
         state.steps.take(facts, state.inventory)
         state.step_states.take(stacked(facts, step_block), state.inventory)
-
-    def _take_counters(self, gpus: Stack) -> None:
-        state = self._state
-        for risen in state.counters.risen(gpus):
-            fact, node = risen.fact, risen.fact.key
-            places = state.inventory.gpus.get(node, [])
-            if risen.row >= len(places):
-                continue
-            support = Support(
-                components.gpu(node, places[risen.row]), Proof(fact.id, fact.seq, risen.says)
-            )
-            incident = state.incidents.on_node(node, fact.log_time_ns)
-            if incident is None:
-                state.supports.append((fact.log_time_ns, node, support))
-            elif incident.take_support(support):
-                incident.due_ns = incident.due_ns or fact.log_time_ns + HOLD_NS
 
     def _on_kernel(self, fact: Fact) -> Sequence[Conclusion]:
         message = parse(fact.data.text) or sign_in(fact.data.text, fact.data.priority)
@@ -242,12 +228,8 @@ class Attribution:
             message = replace(message, device=state.surroundings.last_named_gpu(node))
         role = role_of(message)
         level = role.level if role else 0
-        if (
-            message.kind in LINK_KINDS
-            and state.inventory.jobs
-            and not state.inventory.seats_on(node)
-        ):
-            return ()  # where it is known what runs, a link that nothing uses concerns nobody
+        if concerns_nobody(message, level, node, state.inventory):
+            return ()
         clue = Clue(node, Proof(fact.id, fact.seq, "", fact.data.text), message, level, fact.at_ns)
         alone = state.incidents.on_node(node, fact.log_time_ns) is None
         if role is None and alone and message.kind not in LINK_KINDS:
@@ -308,6 +290,7 @@ class Attribution:
         placing.place_stuck(state, self._settings.stall_ns)
         placing.place_silence(state, fact)
         placing.place_links(state)
+        placing.place_trunks(state)
         placing.place_pauses(state)
         placing.place_slow(state)
         placing.place_states(state)
@@ -330,11 +313,11 @@ class Attribution:
             concluded = None if incident.recovered else self._verdict(incident)
             if concluded is None:
                 continue
-            verdict, cause, level, provisional = concluded
-            if provisional and not self._is_everybody_heard(incident, verdict.jobs):
+            verdict, cause, root = concluded
+            if self._must_wait(root, incident, verdict.jobs):
                 incident.due_ns = self._state.log_time_ns + SECOND_NS
                 continue
-            incident.level, incident.asked_ns = level, 0
+            incident.level, incident.asked_ns = root.level if root else 0, 0
             said = _digest(verdict)
             if said == incident.said:
                 continue
@@ -348,8 +331,8 @@ class Attribution:
 
     def _verdict(
         self, incident: Incident
-    ) -> tuple[FaultAttributed, tuple[int, ...], int, bool] | None:
-        """(verdict, sequences that it rests on, level of its root, whether it is provisional)."""
+    ) -> tuple[FaultAttributed, tuple[int, ...], Finding | None] | None:
+        """(verdict, sequences that it rests on, its root)."""
         now_ns = self._state.log_time_ns
         found = verdict_of(
             incident,
@@ -360,8 +343,16 @@ class Attribution:
             class_ppm_min=self._settings.class_ppm_min,
         )
         if found is None and incident.revisions:
-            return refuted(incident, now_ns), (), 0, False
+            return refuted(incident, now_ns), (), None
         return found
+
+    def _must_wait(self, root: Finding | None, incident: Incident, jobs: Sequence[str]) -> bool:
+        """Whether what comes within seconds may change what a finding says."""
+        state = self._state
+        if root is not None and root.waits_for_steps:
+            return any(state.steps.may_get_on(job, state.log_time_ns) for job in jobs)
+        provisional = root is not None and root.provisional
+        return provisional and not self._is_everybody_heard(incident, jobs)
 
     def _is_everybody_heard(self, incident: Incident, jobs: Sequence[str]) -> bool:
         """Whether every node of these jobs whose NICs are polled was polled since the evidence.

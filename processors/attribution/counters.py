@@ -1,4 +1,8 @@
-"""GPU memory counters in samples: not enough to blame anyone, but they back an Xid up."""
+"""GPU memory counters in samples, and GPUs that cannot be read any more.
+
+They back up what a kernel log says; what they prove where no kernel log is read stands in
+gpu_sign_findings.py.
+"""
 
 from collections.abc import Iterator
 from typing import Final
@@ -17,6 +21,8 @@ _SAID: Final = {
 }
 _COLUMNS: Final = tuple(GPU_CHANNELS.index(name) for name in _SAID)
 _USUAL: Final = (0,) * len(_SAID)
+UNREADABLE: Final = "unreadable"
+ANSWERS: Final = "answers again"
 
 
 class Risen(msgspec.Struct, frozen=True):
@@ -25,6 +31,8 @@ class Risen(msgspec.Struct, frozen=True):
     fact: Fact
     row: int
     """Its place in the node's inventory."""
+    name: str
+    """The channel, UNREADABLE or ANSWERS."""
     says: str
 
 
@@ -44,9 +52,16 @@ class Counters(msgspec.Struct):
 
 
 def _compared(fact: Fact, old: Block, new: Block) -> Iterator[Risen]:
-    for at, says in enumerate(_SAID.values()):
+    was_absent, is_absent = (old == ABSENT).all(axis=1), (new == ABSENT).all(axis=1)
+    if not is_absent.all():  # that none can be read says nothing about one of them
+        for row in (is_absent & ~was_absent).nonzero()[0].tolist():
+            yield Risen(fact, row, UNREADABLE, "nothing of it can be read, its neighbours can be")
+        for row in (was_absent & ~is_absent).nonzero()[0].tolist():
+            yield Risen(fact, row, ANSWERS, "it can be read again")
+    for at, (name, says) in enumerate(_SAID.items()):
         for row, (was, now) in enumerate(
             zip(old[:, at].tolist(), new[:, at].tolist(), strict=True)
         ):
             if now > was != ABSENT:
-                yield Risen(fact, row, f"its counters show {says}: {was} before, {now} now")
+                says_all = f"its counters show {says}: {was} before, {now} now"
+                yield Risen(fact, row, name, says_all)

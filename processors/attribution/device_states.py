@@ -28,6 +28,8 @@ class DeviceStates(msgspec.Struct):
         count, block = fact.data.gpu_count, fact.data.gpu
         if fact.late or not count or len(block) % (8 * count):
             return
+        if len(block) < 8 * count * (_WIDTH + 1):
+            return
         widths = np.frombuffer(block, _INT64).reshape(count, -1)[:, _WIDTH].tolist()
         widest = max(widths)
         narrow = {

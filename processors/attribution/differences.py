@@ -7,7 +7,7 @@ only if a job that uses it stands still or became a tenth slower. A clock that f
 server is told of by itself: that is what the setting says.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Final
 
@@ -26,7 +26,15 @@ KINDS_MAX: Final = 4096
 _NIC_NAMES: Final = frozenset({"mtu", "roce_gid_index", "pfc_priorities", "roce_mode", "ecn"})
 _OF_ALL_NICS: Final = "nics."
 _RELEASES: Final = frozenset({"nccl", "cuda", "driver", "torch", "ofed", "firmware"})
+_HOST_NAMES: Final[Mapping[str, str]] = {
+    "nvidia_driver": "software/{node}/nvidia-driver",
+    "fabric_manager": "service/{node}/nvidia-fabricmanager",
+    "memlock_kib": "config/{node}/memlock",
+    "pcie_acs": "config/{node}/acs",
+}
+"""What of a node is set by that name."""
 _CLOCK: Final = ("reference", "none")
+_COMPARED: Final = _NIC_NAMES | _RELEASES | _HOST_NAMES.keys() | {_CLOCK[0]}
 
 
 Holders = dict[str, dict[str, None]]
@@ -56,7 +64,7 @@ class Differences(msgspec.Struct, dict=True):
         kind, name = data.component.partition("/")[0], data.name
         if name.startswith(_OF_ALL_NICS):  # a node's word for those of its NICs that say nothing
             kind, name = "nic", name.removeprefix(_OF_ALL_NICS)
-        if name not in _NIC_NAMES | _RELEASES | {_CLOCK[0]}:
+        if name not in _COMPARED:
             return
         key = f"{kind} {name}"
         if key not in self.values and len(self.values) >= KINDS_MAX:
@@ -124,6 +132,10 @@ def _finding(odd: Odd, node: str, job: str) -> Finding:
     culprit = components.node(node)
     if odd.name in _RELEASES:
         fault_class, culprit = "software.version", f"software/{node}/{odd.name}"
+    elif odd.name in _HOST_NAMES:
+        culprit = _HOST_NAMES[odd.name].format(node=node)
+        kinds: dict[str, FaultClass] = {"software": "software.version", "service": "host.service"}
+        fault_class = kinds.get(components.kind_of(culprit), "host.config")
     elif odd.component.startswith("nic/"):
         fault_class, culprit = "network.config", odd.component
     felt = f", and {job} suffers" if job else ""

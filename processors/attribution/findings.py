@@ -41,6 +41,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that it touches beyond those with ranks on the culprits."""
     provisional: bool = False
     """What it names may only have been the first to cry out: hear everybody before it is said."""
+    waits_for_steps: bool = False
+    """Its job getting on refutes it: wait until that job is known to stand still."""
     of_its_own: bool = False
     """No other fault explains it, so it is told of beside whatever else is wrong with its job."""
 
@@ -59,6 +61,7 @@ MEMORY_SAID: Final = 54
 LINK_LOST: Final = 53
 PAUSED: Final = 52
 DRIVER_HUNG: Final = 50
+GPU_SHOWS: Final = 49
 SERVICE_DOWN: Final = 48
 CORRUPTED: Final = 48
 CONFIGURED: Final = 46

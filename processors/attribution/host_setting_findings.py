@@ -31,6 +31,7 @@ def judge_host_settings(told: Told) -> list[Finding]:
         _fabric_manager(told),
         _locked_memory(told),
         _access_control(told),
+        _no_peer_access(told),
         _one_network_twice(told),
         _plugins(told),
     ]
@@ -143,6 +144,28 @@ def _access_control(told: Told) -> Finding | None:
             [(each, f"bridge {each.name} redirects requests") for each in on]
             + [(each, "it never got beyond its first collectives") for each in hung]
             + [(each, "the test did not pass") for each in tried]
+        ),
+    )
+
+
+def _no_peer_access(told: Told) -> Finding | None:
+    """ACS is on where NCCL says that GPUs cannot reach each other directly."""
+    said = told.of("p2p_disabled")
+    nodes = {each.node for each in said}
+    on = [e for e in told.settings if e.name == "pcie_acs" and e.value == "on" and e.node in nodes]
+    if not on:
+        return None
+    hosts = sorted({each.node for each in on})
+    return Finding(
+        verdict="attributed",
+        fault_class="host.config",
+        reason=f"PCIe bridges of {shown(hosts)} redirect peer-to-peer traffic (ACS is on)",
+        confidence_ppm=850_000,
+        level=CONFIGURED,
+        culprits=tuple(f"config/{host}/acs" for host in hosts),
+        proofs=proofs_of(
+            [(each, "access control of its bridges is on") for each in on]
+            + [(each, "its GPUs cannot reach each other directly") for each in said]
         ),
     )
 

@@ -77,10 +77,12 @@ class Silence(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Support(msgspec.Struct, frozen=True, array_like=True):
-    """A counter that went up on a component: it proves nothing alone."""
+    """A reading of a GPU that changed; what it proves beside others: gpu_sign_findings.py."""
 
     component: str
     proof: Proof
+    name: str = ""
+    """Its channel, or what it says (counters.py)."""
 
 
 class Incident(msgspec.Struct, kw_only=True):
@@ -205,7 +207,8 @@ class Incident(msgspec.Struct, kw_only=True):
     def is_noise(self) -> bool:
         """Whether all that it has are lines that nobody understands."""
         noise = all(each.message.kind == "not_understood" for each in self.clues)
-        return noise and not (self.exits or self.stuck or self.silences or self.told)
+        others = self.exits or self.stuck or self.silences or self.told or self.supports
+        return noise and not others
 
     def is_slowness(self) -> bool:
         """Whether all that it has are ranks that keep their job waiting: that breaks nothing."""

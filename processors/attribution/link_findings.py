@@ -7,7 +7,7 @@ link as a whole is named, which says no more than is known. A single short loss 
 lasts, or comes again, is. Several links of one node or one switch share what failed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nemesis.processors.attribution import wanted
@@ -22,6 +22,7 @@ SECOND_NS: Final = 1_000_000_000
 GRACE_NS: Final = 8 * SECOND_NS
 # NCCL gives a queue pair up after NCCL_IB_TIMEOUT 20 and 7 retries: 4.2 s each
 LONG_NS: Final = 30 * SECOND_NS
+UNREAD_NS: Final = 2 * GRACE_NS  # a node polled every 5 s has been polled three times by then
 FLAPS_MIN: Final = 2  # in ten minutes; once is what maintenance looks like
 # IBTA allows a bit error rate of 1e-12: 120 symbol errors an hour on a 4X link; so many in
 # ERRORS_WITHIN_NS are sixty times the limit, and polls that show them rule a single burst out
@@ -43,14 +44,19 @@ class LinkFinding(NamedTuple):
     """Log time at which it last went down, or the first of them did."""
 
 
-def judge_links(links: Links, inventory: Inventory, now_ns: int) -> list[LinkFinding]:
-    """What the links that something happened to prove; those of nodes without a job nothing."""
+def judge_links(
+    links: Links, inventory: Inventory, now_ns: int, heard_ns: Mapping[str, int]
+) -> list[LinkFinding]:
+    """What the links that something happened to prove; those of nodes without a job nothing.
+
+    `heard_ns`: when each node was last heard, of whatever.
+    """
     bad: list[Link] = []
     for link in links.by_nic.values():
         if not (link.news or link.down_ns) or not inventory.seats_on(link.node):
             link.news = False
             continue
-        if _is_settled(link, links, now_ns):
+        if _is_settled(link, links, now_ns, heard_ns.get(link.node, 0)):
             link.news = False
             if _is_bad(link, now_ns):
                 bad.append(link)
@@ -63,15 +69,18 @@ def judge_links(links: Links, inventory: Inventory, now_ns: int) -> list[LinkFin
     ]
 
 
-def _is_settled(link: Link, links: Links, now_ns: int) -> bool:
+def _is_settled(link: Link, links: Links, now_ns: int, heard_ns: int) -> bool:
     """Whether both ends had the time to tell, and the link to come back.
 
-    A node that is not heard is another matter: its ports go down with it.
+    A node that is not heard is another matter: its ports go down with it. One that is heard, and
+    whose NICs nobody reads, leaves the other end's word.
     """
     if not link.down_ns:
         return True
-    if now_ns - link.down_ns < GRACE_NS or link.sampled_ns < link.down_ns:
+    if now_ns - link.down_ns < GRACE_NS:
         return False
+    if link.sampled_ns < link.down_ns:
+        return bool(link.far.down_ns) and heard_ns - link.down_ns >= UNREAD_NS
     if link.gone_ns or (link.near.down_ns and link.far.down_ns):
         return True
     # where the ends disagree, the one that saw nothing was perhaps not polled since
@@ -157,7 +166,7 @@ def _end_at_fault(link: Link, links: Links) -> tuple[FaultClass, str, str]:
     near, far = link.near, link.far
     if link.down_ns and told and not far.down_ns:
         return "nic", link.nic, ": its switch port sees no trouble"
-    if link.down_ns and not near.down_ns:
+    if link.down_ns and not near.down_ns and link.sampled_ns > far.down_ns:
         return "network.link", link.port, ": the NIC on it sees no trouble"
     if link.port and far.errors_count and not near.errors_count:
         return "network.link", link.port, ": only the switch counted errors"

@@ -34,6 +34,7 @@ LogKind = Literal[
     "device_refused",
     "release",
     "xid_told",
+    "p2p_disabled",
     "peer_closed",
     "no_interface",
     "connect_failed",

@@ -30,6 +30,7 @@ _REGISTRATION_REFUSED: Final = re.compile(
     r"(Bad address|Operation not supported|Invalid argument|Function not implemented)"
 )
 _DEVICE_REFUSED: Final = re.compile(r"NET/IB ?: Unable to open device (\w+)")
+_P2P_DISABLED: Final = "P2P is disabled between"  # nccl/src/graph/paths.cc
 _PEER_CLOSED: Final = re.compile(r"Connection closed by remote peer ([\w.-]+)")
 _NO_INTERFACE: Final = re.compile(r"no socket interface found|No interface found", re.IGNORECASE)
 _CONNECT_FAILED: Final = re.compile(
@@ -64,6 +65,8 @@ def network(text: str) -> LogMessage | None:
         return LogMessage(
             "completion", number=int(match[2][:6]), device=match[3] or "", what=match[1] or ""
         )
+    if _P2P_DISABLED in text:
+        return LogMessage("p2p_disabled")
     if match := _PEER_CLOSED.search(text):
         return LogMessage("peer_closed", device=match[1])
     if _NO_INTERFACE.search(text):

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from nemesis.processors.attribution.exits import is_own_death
-from nemesis.processors.attribution.findings import PROGRAM_FAULT
+from nemesis.processors.attribution.findings import PROGRAM_FAULT, UNEXPLAINED
 from nemesis.processors.attribution.incidents import Clue, Exit, Incident, is_same_link
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_rules import role_of
@@ -164,7 +164,9 @@ class Incidents(msgspec.Struct):
     ) -> Incident | None:
         """The one of a job that stands still or whose ranks gave up, and nobody knows why."""
         incident = self.of_jobs(jobs, now_ns, inventory)
-        if incident is None or incident.told or incident.silences or _has_cause(incident):
+        if incident is None or incident.silences or _has_cause(incident):
+            return None
+        if any(each.level > UNEXPLAINED for each in incident.told.values()):
             return None
         return incident
 

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nemesis.processors.attribution.findings import PROGRAM_FAULT, STRAGGLER, Finding
+from nemesis.processors.attribution.gpu_signs import gather
 from nemesis.processors.attribution.holdback import Held
 from nemesis.processors.attribution.incidents import SLOW, Clue, Exit, Incident
 from nemesis.processors.attribution.kernel_rules import FALLOUT_XIDS, role_of
@@ -69,10 +70,7 @@ def _incident_of_clue(state: State, clue: Clue, *, late: bool) -> Incident | Non
         return None
     for earlier in state.surroundings.take(clue.node):
         incident.take_clue(earlier)
-    for _, node, support in state.supports:
-        if node == clue.node:
-            incident.take_support(support)
-    state.supports = [each for each in state.supports if each[1] != clue.node]
+    gather(state, incident, clue.node)
     return incident
 
 
@@ -113,6 +111,7 @@ def _incident_of_exit(state: State, exited: Exit, *, late: bool) -> Incident:
         incident = state.incidents.open(exited.proof.fact, now_ns, late=late)
         incident.job = exited.job
         incident.nodes.append(exited.node)
+    gather(state, incident, exited.node)
     return incident
 
 
@@ -169,7 +168,7 @@ def unsay_silence(state: State, node: str) -> None:
 def place_links(state: State) -> None:
     """What the two ends of links tell."""
     now_ns = state.log_time_ns
-    for found in judge_links(state.links, state.inventory, now_ns):
+    for found in judge_links(state.links, state.inventory, now_ns, state.hearing.last_ns):
         jobs = [job for node in found.nodes for job in _jobs_on(state, node)]
         incident = state.incidents.about(found.key)
         incident = incident or state.incidents.of_nodes(found.nodes, now_ns)
@@ -178,6 +177,21 @@ def place_links(state: State) -> None:
             if incident is not None and not has_followers_only(state, incident, found.since_ns):
                 incident = None
         _tell(state, incident, found.key, found.nodes, found.finding)
+
+
+def place_trunks(state: State) -> None:
+    """Switches that others lost."""
+    now_ns = state.log_time_ns
+    if not state.trunks.down:
+        return
+    for switch, finding in state.trunks.judge(now_ns, state.links.polled_ns):
+        key = f"trunks {switch}"
+        below = [
+            node for node in state.inventory.nics if switch in state.inventory.uplinks_of(node)
+        ]
+        incident = state.incidents.about(key) or state.incidents.about(f"switch/{switch}")
+        incident = incident or state.incidents.of_nodes(below, now_ns)
+        _tell(state, incident, key, below, finding)
 
 
 def place_pauses(state: State) -> None:

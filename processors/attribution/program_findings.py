@@ -163,12 +163,15 @@ def _cuda_program(told: Told) -> Finding | None:
     if not errors:
         return None
     what = shown(sorted({each.message.what for each in errors}), 2)
+    # one GPU may have made it up; GPUs of several nodes do not at once
+    several = len({each.node for each in errors if each.rank >= 0}) > 1
     return Finding(
-        verdict="class-only",
+        verdict="attributed" if several else "class-only",
         fault_class="app.program",
         reason=f"{told.job} did what CUDA does not allow: {what}",
-        confidence_ppm=700_000,
+        confidence_ppm=800_000 if several else 700_000,
         level=PROGRAM_FAULT - 1,
+        culprits=(f"program/{told.job}",) if several else (),
         proofs=proofs(errors, "an error that programs make"),
         jobs=(told.job,),
         missing=("where it happens: CUDA_LAUNCH_BLOCKING=1, compute-sanitizer",),

@@ -21,6 +21,7 @@ from nemesis.processors.attribution.slowness import Slowness
 from nemesis.processors.attribution.step_states import StepStates
 from nemesis.processors.attribution.step_times import StepTimes
 from nemesis.processors.attribution.steps import Steps
+from nemesis.processors.attribution.trunks import Trunks
 
 
 class State(msgspec.Struct):
@@ -33,6 +34,7 @@ class State(msgspec.Struct):
     hearing: Hearing = msgspec.field(default_factory=Hearing)
     counters: Counters = msgspec.field(default_factory=Counters)
     links: Links = msgspec.field(default_factory=Links)
+    trunks: Trunks = msgspec.field(default_factory=Trunks)
     pauses: Pauses = msgspec.field(default_factory=Pauses)
     steps: Steps = msgspec.field(default_factory=Steps)
     step_times: StepTimes = msgspec.field(default_factory=StepTimes)

@@ -153,6 +153,11 @@ class Steps(msgspec.Struct):
             steps is not None and steps.advanced_ns - steps.period_ns > at_ns + 2 * CLOCK_ERROR_NS
         )
 
+    def may_have_got_on_since(self, job: str, at_ns: int) -> bool:
+        """Whether a step may have been finished that began after that time."""
+        steps = self.jobs.get(job)
+        return steps is not None and steps.advanced_ns - steps.step_ns > at_ns
+
     def stood_still_before(self, job: str, at_ns: int, error_ns: int) -> bool:
         """Whether the job had stopped already when something happened at that time.
 
@@ -167,6 +172,13 @@ class Steps(msgspec.Struct):
             return True  # who was to enter it as well was half a step late, or had entered it
         spared_ns = steps.step_ns * 3 // 2 + steps.period_ns // 10
         return at_ns - steps.advanced_ns > spared_ns + error_ns
+
+    def may_get_on(self, job: str, now_ns: int) -> bool:
+        """Whether it is not yet known that the job stands still: a step may only not be told."""
+        steps = self.jobs.get(job)
+        if steps is None or not steps.step_ns:
+            return False
+        return now_ns - steps.advanced_ns <= STILL_STEPS * steps.step_ns + 2 * steps.period_ns
 
     def suffers(self, job: str, now_ns: int) -> bool:
         """Whether a job stands still, or takes a tenth longer than at its fastest."""

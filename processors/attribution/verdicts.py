@@ -12,22 +12,22 @@ from msgspec.structs import replace
 
 from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.certainty import CLASS_PPM_MIN, NAMED_PPM_MIN, as_certain
-from nemesis.processors.attribution.exits import SIGABRT, judge_exits
+from nemesis.processors.attribution.exits import judge_exits
 from nemesis.processors.attribution.findings import (
     NODE_SILENT,
     NOT_UNDERSTOOD,
     OUT_OF_MEMORY,
-    PROGRAM_FAULT,
     RANK_EXITED,
     TEXT_CHARS_MAX,
     UNEXPLAINED,
     Finding,
     Proof,
 )
+from nemesis.processors.attribution.gpu_sign_findings import judge_gpu_signs
 from nemesis.processors.attribution.incidents import Clue, Incident, Silence
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_findings import judge_kernel
-from nemesis.processors.attribution.kernel_rules import FALLOUT_XIDS
+from nemesis.processors.attribution.programs import weighed_program
 from nemesis.processors.attribution.steps import Steps
 from nemesis.schemas import components
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed, RuledOut
@@ -46,7 +46,8 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
         clues = [clue for clue in incident.clues if clue.node == node]
         finding = judge_kernel(node, clues, inventory)
         if finding is not None:
-            found.append(_weighed(finding, clues, incident, inventory, steps))
+            weighed = weighed_program(finding, clues, incident, inventory, steps)
+            found += [weighed] if weighed is not None else []
     found = _with_shared_server(found, incident.clues)
     exited = judge_exits(incident.exits, inventory, steps)
     stuck = incident.stuck
@@ -54,6 +55,7 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
         stuck = _without_followers(stuck, incident)
     found += [each for each in (exited, stuck) if each is not None]
     found += incident.told.values()
+    found += judge_gpu_signs(incident, inventory)
     if incident.silences:
         found.append(_silent(incident.silences, inventory))
     killed = {each.pid for each in incident.exits if each.pid}
@@ -93,39 +95,6 @@ def _with_shared_server(found: list[Finding], clues: Sequence[Clue]) -> list[Fin
         ),
     )
     return [each for each in found if each.fault_class != "storage"] + [whole]
-
-
-def _weighed(
-    finding: Finding,
-    clues: Sequence[Clue],
-    incident: Incident,
-    inventory: Inventory,
-    steps: Steps,
-) -> Finding:
-    """A program that only lost its channels may have been ended by what stopped its job."""
-    told = [each for each in clues if each.level >= PROGRAM_FAULT]  # less proves nothing here
-    if finding.level != PROGRAM_FAULT or not all(
-        each.message.kind == "xid" and each.message.code in FALLOUT_XIDS for each in told
-    ):
-        return finding
-    jobs = {seat.job for seat in inventory.seats_on(clues[0].node)}
-    at_ns = min(each.at_ns for each in told)
-    aborted = {each.pid for each in incident.exits if each.signal == SIGABRT}
-    ended = aborted.issuperset(each.message.pid for each in told)
-    if not ended and not any(steps.stood_still_before(job, at_ns, 0) for job in jobs):
-        return replace(finding, provisional=True)
-    return replace(
-        finding,
-        verdict="insufficient",
-        fault_class="unknown",
-        reason=f"processes on {clues[0].node} ended in the middle of their work, and what made them"
-        " end is not said",
-        confidence_ppm=0,
-        level=UNEXPLAINED,
-        culprits=(),
-        provisional=True,
-        missing=(wanted.KERNEL_LOGS, wanted.LINK_COUNTERS),
-    )
 
 
 def _without_followers(stuck: Finding, incident: Incident) -> Finding:
@@ -205,8 +174,8 @@ def verdict_of(
     *,
     named_ppm_min: int = NAMED_PPM_MIN,
     class_ppm_min: int = CLASS_PPM_MIN,
-) -> tuple[FaultAttributed, tuple[int, ...], int, bool] | None:
-    """(verdict, the sequences it rests on, level of its root, whether it is provisional).
+) -> tuple[FaultAttributed, tuple[int, ...], Finding] | None:
+    """(verdict, the sequences it rests on, its root).
 
     None where nothing is wrong.
     """
@@ -249,7 +218,7 @@ def verdict_of(
         ruled_out=_ruled_out(root, others),
     )
     causes = tuple(sorted({each.seq for each in proofs}))
-    return verdict, causes, root.level, root.provisional
+    return verdict, causes, root
 
 
 def refuted(incident: Incident, at_ns: int) -> FaultAttributed:

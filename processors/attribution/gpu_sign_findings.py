@@ -1,0 +1,64 @@
+"""What readings of GPUs prove where no kernel log tells of it.
+
+Why: a node's kernel log may not be read, and a GPU that fell off the bus or lost memory shows in
+its counters all the same. How: a GPU of which nothing can be read while its neighbours answer is
+lost to its driver; a row that could not be replaced is NVML's own word for a GPU to be replaced;
+errors that were not corrected count only with the end of the very rank that ran on it. What a
+kernel log says of the same node outranks all of it.
+
+Meaning of the readings: docs.nvidia.com/deploy/nvml-api, docs.nvidia.com/deploy/a100-gpu-mem-error-
+mgmt (row remapping failure: the GPU is to be replaced).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from nemesis.processors.attribution import wanted
+from nemesis.processors.attribution.counters import UNREADABLE
+from nemesis.processors.attribution.findings import GPU_SHOWS, Finding
+from nemesis.processors.attribution.incidents import Incident, Support
+from nemesis.processors.attribution.inventory import Inventory
+from nemesis.schemas.codes import FaultClass, Signature
+
+PARTS_MAX: Final = 2  # more of one node at once: what they share is at fault
+_UNCORRECTED: Final = ("dram_ue_count", "sram_ue_count")
+
+
+def judge_gpu_signs(incident: Incident, inventory: Inventory) -> list[Finding]:
+    """One finding a kind of reading."""
+    if not incident.supports:
+        return []
+    ended = {inventory.gpu_of_rank(each.job, each.rank) for each in incident.exits}
+    felt = [
+        each for each in incident.supports if each.name in _UNCORRECTED and each.component in ended
+    ]
+    failed = [each for each in incident.supports if each.name == "remap_failed"]
+    mute = [each for each in incident.supports if each.name == UNREADABLE]
+    found: list[Finding] = []
+    if failed:
+        how = "could not replace a bad row of memory"
+        found.append(_finding(failed, "gpu.memory", how, "row_remap_failed"))
+    elif felt:
+        how = "counted an uncorrectable memory error, and its rank ended with it"
+        found.append(_finding(felt, "gpu.memory", how))
+    if mute and len({each.component for each in mute}) <= PARTS_MAX:
+        found.append(_finding(mute, "gpu.off_bus", "cannot be read any more, its neighbours can"))
+    return found
+
+
+def _finding(
+    shown: Sequence[Support], fault_class: FaultClass, how: str, signature: Signature = ""
+) -> Finding:
+    gpus = tuple(sorted({each.component for each in shown}))
+    return Finding(
+        verdict="attributed",
+        fault_class=fault_class,
+        reason=f"{' and '.join(gpus[:PARTS_MAX])} {how}",
+        confidence_ppm=850_000,
+        level=GPU_SHOWS,
+        culprits=gpus[:PARTS_MAX],
+        signature=signature,
+        proofs=tuple(each.proof for each in shown),
+        missing=(wanted.KERNEL_LOG, wanted.NODE_GPUS),
+        provisional=fault_class == "gpu.off_bus",  # one poll may fail
+    )

@@ -1,0 +1,59 @@
+"""Which incident a reading of a GPU belongs to, and when one is opened for it.
+
+A counter of errors alone is nobody's fault; a GPU that cannot be read any more, or a row that could
+not be replaced, is one of its own.
+"""
+
+from typing import Final
+
+from nemesis.processors.attribution.counters import ANSWERS, UNREADABLE, Risen
+from nemesis.processors.attribution.findings import Proof
+from nemesis.processors.attribution.incidents import Incident, Support
+from nemesis.processors.attribution.open_incidents import HOLD_NS
+from nemesis.processors.attribution.sample_batch import Stack
+from nemesis.processors.attribution.state import State
+from nemesis.schemas import components
+
+_ALONE: Final = frozenset({UNREADABLE, "remap_failed"})
+
+
+def take_gpu_signs(state: State, gpus: Stack) -> None:
+    """What changed of the GPUs' readings."""
+    for risen in state.counters.risen(gpus):
+        node = risen.fact.key
+        places = state.inventory.gpus.get(node, [])
+        if risen.row < len(places):
+            _take(state, node, components.gpu(node, places[risen.row]), risen)
+
+
+def gather(state: State, incident: Incident, node: str) -> None:
+    """Give an incident on a node what its GPUs showed in the last seconds."""
+    if any(each[1] == node for each in state.supports):
+        for _, at, support in state.supports:
+            if at == node:
+                incident.take_support(support)
+        state.supports = [each for each in state.supports if each[1] != node]
+
+
+def _take(state: State, node: str, gpu: str, risen: Risen) -> None:
+    fact, now_ns = risen.fact, risen.fact.log_time_ns
+    incident = state.incidents.on_node(node, now_ns)
+    if risen.name == ANSWERS:
+        state.supports = [e for e in state.supports if not _is_mute(e[2], gpu)]
+        if incident is not None and any(_is_mute(each, gpu) for each in incident.supports):
+            incident.supports = [each for each in incident.supports if not _is_mute(each, gpu)]
+            incident.due_ns = incident.due_ns or now_ns + HOLD_NS
+        return
+    support = Support(gpu, Proof(fact.id, fact.seq, risen.says), risen.name)
+    if incident is None and risen.name in _ALONE and not fact.late:
+        incident = state.incidents.open(f"{fact.id} {gpu}", now_ns, late=False)
+        incident.nodes.append(node)
+        gather(state, incident, node)
+    if incident is None:
+        state.supports.append((now_ns, node, support))
+    elif incident.take_support(support):
+        incident.due_ns = incident.due_ns or now_ns + HOLD_NS
+
+
+def _is_mute(support: Support, gpu: str) -> bool:
+    return support.component == gpu and support.name == UNREADABLE

@@ -1,0 +1,107 @@
+"""Whether the process that a driver speaks of (Xid 13, 31, 43, 45) is one of a job's ranks.
+
+Why: somebody tries something on a node, it faults, and a healthy job would be restarted for it; and
+what a rank's driver prints when it is ended from outside is no cause. How: a process is a rank if
+that rank ended, if its program said so itself, or if GPUs of several nodes tell the same. Else it
+is known once the job is: one that gets on lost nobody, and the process was somebody else's.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from nemesis.processors.attribution import wanted
+from nemesis.processors.attribution.exits import SIGABRT
+from nemesis.processors.attribution.findings import PROGRAM_FAULT, UNEXPLAINED, Finding
+from nemesis.processors.attribution.incidents import Clue, Incident
+from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.kernel_messages import KernelMessage
+from nemesis.processors.attribution.kernel_rules import FALLOUT_XIDS
+from nemesis.processors.attribution.steps import Steps
+
+
+def concerns_nobody(message: KernelMessage, level: int, node: str, inventory: Inventory) -> bool:
+    """Whether a message is about a program or a link of a node on which no job runs.
+
+    Only where it is known what runs; a device that fails concerns its owner all the same.
+    """
+    of_program = message.kind == "xid" and 0 < level <= PROGRAM_FAULT and not _is_memory(message)
+    return (
+        (of_program or message.kind in ("link_down", "link_up"))
+        and bool(inventory.jobs)
+        and not inventory.seats_on(node)
+    )
+
+
+def _is_memory(message: KernelMessage) -> bool:
+    return message.code in (63, 92)  # rows and corrected errors are the GPU's, whoever runs there
+
+
+def weighed_program(
+    finding: Finding,
+    clues: Sequence[Clue],
+    incident: Incident,
+    inventory: Inventory,
+    steps: Steps,
+) -> Finding | None:
+    """What the kernel of one node says of a program, in the light of its job; None: nothing."""
+    told = [each for each in clues if each.level >= UNEXPLAINED]  # less proves nothing here
+    if finding.level not in (PROGRAM_FAULT, UNEXPLAINED) or not told:
+        return finding
+    if any(each.message.kind != "xid" for each in told):
+        return finding
+    jobs = {seat.job for seat in inventory.seats_on(clues[0].node)}
+    first_ns, last_ns = min(each.at_ns for each in told), max(each.at_ns for each in told)
+    if not _is_of_job(told, incident):
+        if any(steps.has_got_on_since(job, last_ns) for job in jobs):
+            return None
+        if any(steps.may_have_got_on_since(job, last_ns) for job in jobs):
+            finding = _undecided(finding, clues[0].node)
+        finding = replace(finding, waits_for_steps=True, jobs=tuple(sorted(jobs)))
+    if finding.level == UNEXPLAINED or not all(
+        each.message.code in FALLOUT_XIDS for each in told if each.level >= PROGRAM_FAULT
+    ):
+        return finding
+    aborted = {each.pid for each in incident.exits if each.signal == SIGABRT}
+    ended = aborted.issuperset(each.message.pid for each in told)
+    if not ended and not any(steps.stood_still_before(job, first_ns, 0) for job in jobs):
+        return replace(finding, provisional=True)
+    return replace(
+        finding,
+        verdict="insufficient",
+        fault_class="unknown",
+        reason=f"processes on {clues[0].node} ended in the middle of their work, and what made them"
+        " end is not said",
+        confidence_ppm=0,
+        level=UNEXPLAINED,
+        culprits=(),
+        provisional=True,
+        missing=(wanted.KERNEL_LOGS, wanted.LINK_COUNTERS),
+    )
+
+
+def _is_of_job(told: Sequence[Clue], incident: Incident) -> bool:
+    """Whether a rank of that process ended, said so, or others of other nodes tell the same."""
+    node, pids = told[0].node, {each.message.pid for each in told}
+    if any(each.pid in pids or (each.node == node and pids == {-1}) for each in incident.exits):
+        return True
+    if any(each.fault_class == "app.program" for each in incident.told.values()):
+        return True
+    return any(
+        each.node != node and each.message.code == other.message.code
+        for each in incident.clues
+        for other in told
+    )
+
+
+def _undecided(finding: Finding, node: str) -> Finding:
+    """Its job may have got on since, and has lost no rank of that name."""
+    return replace(
+        finding,
+        verdict="class-only" if finding.level == PROGRAM_FAULT else finding.verdict,
+        reason=f"a program faulted on {node}; that it is one of the job is not shown",
+        confidence_ppm=min(finding.confidence_ppm, 500_000),
+        level=UNEXPLAINED,
+        culprits=(),
+        missing=(wanted.RANK_ENDED, wanted.KERNEL_LOGS),
+    )

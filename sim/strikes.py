@@ -6,6 +6,7 @@ from typing import Final, assert_never
 
 from nemesis.sim.agent import Agent
 from nemesis.sim.faults.symptoms import (
+    DomainCut,
     GpuEffect,
     HostEffect,
     KernelLine,
@@ -136,6 +137,7 @@ class Strikes:
                 job.slow(node, index, 0)
                 job.congest(node, index, 0)
         self.lost_nodes.discard(node)
+        self.network.mend_domain(self.cluster.nvlink_of(node))
         self.world[node].boot()
         for index, nic in enumerate(self.cluster.nics_of(node)):
             self.fabric.rise(nic.switch_port, ())
@@ -191,16 +193,25 @@ class Strikes:
             case SwitchLost() | SwitchReturned():
                 self._turn_switch(effect.switch, at_ns, up=isinstance(effect, SwitchReturned))
             case NicSlowed():
-                for job, place in self._served(effect.nic):
-                    job.congest(node, place, effect.per_mille)
+                self._congest(node, effect)
+            case DomainCut():
+                self.network.cut_domain(effect.domain)
+                self._rewired(0)
             case NicMute():
                 self.world[node].suffer(effect)
-                for job, place in self._served(effect.nic):
-                    job.cut(node, place)
+                self._silence(node, effect.nic)
             case NicCounted() | NicRises() | NicReads():
                 self.world[node].suffer(effect)
             case _:
                 assert_never(effect)
+
+    def _congest(self, node: str, effect: NicSlowed) -> None:
+        for job, place in self._served(effect.nic):
+            job.congest(node, place, effect.per_mille)
+
+    def _silence(self, node: str, nic: int) -> None:
+        for job, place in self._served(nic):
+            job.cut(node, place)
 
     def _turn_switch(self, switch: str, at_ns: int, *, up: bool) -> None:
         """Every link of it goes down or comes back; its NICs' nodes see that too."""
@@ -219,8 +230,11 @@ class Strikes:
             self.lost_switches.add(switch)
         if self.cluster.tier_of(switch) != "leaf":
             self.network.part(parts_of(self.cluster, self.lost_switches))
-            for job in self.jobs.values():
-                job.rewired(at_ns if up else 0)
+            self._rewired(at_ns if up else 0)
+
+    def _rewired(self, mended_ns: int) -> None:
+        for job in self.jobs.values():
+            job.rewired(mended_ns)
 
     def _turn_link(self, effect: LinkTurned, node: str, at_ns: int) -> None:
         """Both ends see it, and the rank behind it is cut off or reached again."""

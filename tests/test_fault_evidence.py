@@ -4,16 +4,19 @@ Each kind runs once on a small cluster, offline and without processors: what is 
 evidence, not what anybody makes of it. `python -m tests.fault_kinds` prints what processors say.
 """
 
+import msgspec
 import pytest
 
-from nemesis.schemas.components import node_of
+from nemesis.schemas.components import gpu, node_of
 from nemesis.schemas.observed import FabricSampled
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.planned import KINDS
+from nemesis.sim.faults.scenario import BadScenarioError
 from nemesis.sim.faults.symptoms import KernelLine, RankDies, RankGivesUp, RankPrints
 from nemesis.sim.offline import START_NS
 from nemesis.sim.params import load_params
 from nemesis.sim.truth.evidence import Weigher
+from tests.clusters import cluster
 from tests.kind_runs import CLUSTER, DEFECTS, SILENCE_S, KindRun, kind_run, planned_of
 
 SECOND = 1_000_000_000
@@ -122,3 +125,33 @@ def test_nobody_is_both_guilty_and_an_innocent_bystander(kind: str) -> None:
     assert not set(truth.components) & set(truth.innocent)
     assert len(truth.innocent) == len(set(truth.innocent))
     assert set(truth.innocent) or kind not in CASCADES
+
+
+@pytest.mark.parametrize(
+    ("kind", "domain", "switches_count"), [("gb200-nvl72", "rack", 18), ("dgx-b200", "node", 2)]
+)
+def test_no_line_names_an_nvswitch_that_no_node_sees(
+    kind: str, domain: str, switches_count: int
+) -> None:
+    of = cluster(kind, 18, {"nodes_per_leaf": 6})
+    (fault,) = plan_faults(of, [planned_of("nvswitch-fatal")], seed=7)
+    _, where, number = fault.culprit.split("/")
+    assert where == (of.rack_of(fault.node) if domain == "rack" else fault.node)
+    assert int(number) < switches_count
+    lines = {
+        (each.node, each.effect.text)
+        for each in fault.symptoms
+        if isinstance(each.effect, KernelLine)
+    }
+    assert {node for node, _ in lines} == set(of.nodes_of_nvlink(where))
+    assert not any("SXid" in text for _, text in lines)
+    assert not any(each.decisive for each in fault.evidence)
+    gpus = [gpu(node, each.pci) for node in of.nodes_of_nvlink(where) for each in of.gpus_of(node)]
+    assert set(gpus) <= set(fault.innocent)
+
+
+def test_gpus_that_are_linked_without_a_switch_cannot_lose_one() -> None:
+    without = msgspec.structs.replace(CLUSTER.node, nvswitches=(), nvswitch_count=0)
+    of = msgspec.structs.replace(CLUSTER, node=without)
+    with pytest.raises(BadScenarioError, match="has no NVSwitch"):
+        plan_faults(of, [planned_of("nvswitch-fatal")], seed=7)

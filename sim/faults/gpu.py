@@ -121,7 +121,7 @@ def dies(course: Course, target: Target, *, after_ns: int, returncode: int) -> N
     if target.rank < 0:
         return
     course.lost_ranks = (target.rank,)
-    course.at(after_ns, RankDies(target.rank, returncode))
+    course.at(after_ns, RankDies(target.rank, returncode), node=target.node)
     course.because(target.rank_name, "its process ends", after_ns)
     course.shows(
         "process",
@@ -130,6 +130,7 @@ def dies(course: Course, target: Target, *, after_ns: int, returncode: int) -> N
         value=abs(returncode),
         row=target.rank,
         after_ns=after_ns,
+        by=target.node,
         component=target.rank_name,
         decisive=False,
     )

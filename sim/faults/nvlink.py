@@ -10,10 +10,13 @@ way prints 145: the initiating Xid names the link (docs.nvidia.com/deploy/xid-er
 from random import Random
 from typing import Final
 
+from nemesis.schemas.components import node as node_name
+from nemesis.schemas.components import rank as rank_name
 from nemesis.sim.faults.course import Course
 from nemesis.sim.faults.gpu import SIGABRT, dies, stops
 from nemesis.sim.faults.planned_gpu import Nvlink5Down, NvlinkFlap, NvswitchFatal
-from nemesis.sim.faults.symptoms import GpuCounted, Slowed
+from nemesis.sim.faults.scenario import BadScenarioError
+from nemesis.sim.faults.symptoms import DomainCut, GpuCounted, Slowed
 from nemesis.sim.faults.target import MS, Target
 
 LINKS: Final = 18  # NVLinks of a Hopper or Blackwell GPU
@@ -91,14 +94,47 @@ def nvlink5_down(planned: Nvlink5Down, target: Target, random: Random) -> Course
 
 
 def nvswitch_fatal(planned: NvswitchFatal, target: Target, random: Random) -> Course:
-    """The switch's link controller halts (SXid 22003): its links die, each GPU tells with 74."""
-    switches = target.cluster.node.nvswitches or ("05:00.0",)
-    at = random.randrange(len(switches))
-    name = f"nvswitch/{target.node}/{at}"
-    course = Course(node=target.node, component=name)
-    course.named({"nvswitch": [name]})
+    """The switch's link controller halts (SXid 22003): its links die, each GPU of the domain tells.
+
+    Where a node sees its NVSwitches as PCI devices, its kernel names the switch. Where it does not
+    (B200; a rack, whose switches are hosts of their own), no line of any node does: GPUs lose links
+    to one switch among several, all at once.
+
+    Raises:
+        BadScenarioError: GPUs of these nodes are linked to each other without a switch.
+    """
+    cluster = target.cluster
+    if not cluster.nvswitch_count:
+        raise BadScenarioError(f"fault.kind: nvswitch-fatal: {cluster.node.model} has no NVSwitch")
+    domain = cluster.nvlink_of(target.node)
+    nodes = cluster.nodes_of_nvlink(domain)
+    at = random.randrange(cluster.nvswitch_count)
+    name = f"nvswitch/{domain}/{at}"
+    course = Course(node=target.node, component=name, stalls=True)
+    ranks = tuple(rank for node in nodes for rank in cluster.ranks_of(node))
+    course.named(
+        {
+            "nvswitch": [name],
+            "node": [node_name(each) for each in nodes],
+            "ranks": [rank_name(target.job, each) for each in ranks],
+        }
+    )
     course.because(name, "halts")
-    pci = f"0000:{switches[at].removeprefix('0000:')}"
+    if cluster.node.nvswitches:
+        _switch_says(course, at, cluster.node.nvswitches[at], random)
+    course.at(0, DomainCut(domain))
+    places = [Target(cluster, node, at) for node in nodes for at in range(cluster.ranks_per_node)]
+    for number, each in enumerate(places):
+        _loses_switch(course, each, random, after_ns=(20 + number) * MS)
+    course.because(f"job/{target.job}", "all its ranks wait", 20 * MS)
+    course.blames_not([each.gpu_name for each in places])
+    course.lost_ranks = ranks
+    return course
+
+
+def _switch_says(course: Course, at: int, slot: str, random: Random) -> None:
+    """What the driver of the switch prints."""
+    pci = f"0000:{slot.removeprefix('0000:')}"
     course.line(0, f"nvidia-nvswitch{at}: SXid (PCI:{pci}): 22003, Fatal, Link 00 Minion Halt")
     for number in range(3):
         link = random.randrange(1, 64)
@@ -107,20 +143,25 @@ def nvswitch_fatal(planned: NvswitchFatal, target: Target, random: Random) -> Co
             f"nvidia-nvswitch{at}: SXid (PCI:{pci}): 20034, Fatal, Link {link:02d} LTSSM Fault Up",
             decisive=False,
         )
-    loud: list[str] = []
-    for number, peer in enumerate([target, *(p for p in _peers(target) if p.node == target.node)]):
-        loud.append(peer.gpu_name)
+
+
+def _loses_switch(course: Course, place: Target, random: Random, *, after_ns: int) -> None:
+    """A GPU tells of its links to the switch, and its rank's process ends."""
+    link = random.randrange(LINKS)
+    if place.cluster.node.nvswitches:
         text = (
-            f"NVRM: Xid (PCI:{peer.slot}): 74, pid='<unknown>', name=<unknown>, NVLink: fatal "
-            f"error detected on link {random.randrange(LINKS)}"
-            "(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)"
+            f"NVRM: Xid (PCI:{place.slot}): 74, pid='<unknown>', name=<unknown>, NVLink: fatal "
+            f"error detected on link {link}(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)"
         )
-        course.line((20 + number) * MS, text, component=peer.gpu_name, decisive=False)
-        stops(course, peer, after_ns=(20 + number) * MS)
-        dies(course, peer, after_ns=(500 + 30 * number) * MS, returncode=-SIGABRT)
-    course.blames_not(loud)
-    course.lost_ranks = target.cluster.ranks_of(target.node)
-    return course
+    else:
+        text = (
+            f"NVRM: Xid (PCI:{place.slot}): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link {link:02d} "
+            f"({DOWN:#010x} {' '.join(['0x00000000'] * 5)})"
+        )
+    course.line(after_ns, text, node=place.node, component=place.gpu_name, decisive=False)
+    if place.rank >= 0:
+        course.because(place.rank_name, "arrives at no collective any more", after_ns)
+    dies(course, place, after_ns=after_ns + 480 * MS, returncode=-SIGABRT)
 
 
 def _course(target: Target, link: int, root: str) -> Course:

@@ -205,7 +205,10 @@ class Nvlink5Down(OnGpu, kw_only=True, frozen=True, tag="nvlink5-down"):
 
 
 class NvswitchFatal(OnGpu, kw_only=True, frozen=True, tag="nvswitch-fatal"):
-    """An NVSwitch halts (a fatal SXid): every GPU of the node loses a path, and Xid 74 follows."""
+    """An NVSwitch halts (a fatal SXid): every GPU of its NVLink domain loses a path and says so.
+
+    Nobody names the switch where no node sees it as a device (B200, NVL72).
+    """
 
     SEAT: ClassVar[str] = "nvswitch"
     RIGHT: ClassVar[Answer] = Right(

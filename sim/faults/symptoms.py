@@ -201,6 +201,12 @@ class SwitchReturned(msgspec.Struct, frozen=True):
     switch: str
 
 
+class DomainCut(msgspec.Struct, frozen=True):
+    """The GPUs of an NVLink domain do not reach each other any more."""
+
+    domain: str
+
+
 class PortCounted(msgspec.Struct, frozen=True):
     """Error counters of the switch port of a NIC rise, by their names in PortSeen."""
 
@@ -268,7 +274,14 @@ HostEffect = HostLoaded | HostReads | HostCounted
 NicEffect = NicCounted | NicRises | NicReads | NicMute
 """What a NIC's own readings show."""
 NetworkEffect = (
-    LinkTurned | NicEffect | NicSlowed | PortCounted | PortRises | SwitchLost | SwitchReturned
+    LinkTurned
+    | NicEffect
+    | NicSlowed
+    | DomainCut
+    | PortCounted
+    | PortRises
+    | SwitchLost
+    | SwitchReturned
 )
 NodeEffect = Slowed | SettingChanged | NodeLost | NodeReturned
 EvidenceEffect = (

@@ -66,7 +66,7 @@ def homes(standing: Standing, placements: tuple[Placement, ...]) -> dict[int, st
     job = standing.submitted
     home = {
         rank: node
-        for at, node in enumerate(job.nodes)
+        for at, node in enumerate(job.node_names)
         for rank in range(at * job.ranks_per_node, (at + 1) * job.ranks_per_node)
     }
     for placement in placements:

@@ -1,9 +1,11 @@
 """What people did: each with name and reason."""
 
+from functools import cached_property
 from typing import Annotated, Final
 
 import msgspec
 
+from nemesis.schemas.node_ranges import NODES_MAX, count_nodes, parse_nodes
 from nemesis.schemas.observed import Count, Index, Ns
 
 RANKS_PER_NODE_MAX: Final = 1024
@@ -35,11 +37,12 @@ class PolicyApplied(Operation, kw_only=True, frozen=True):
     """A JSON object, see nemesis.schemas.policy."""
 
 
-class JobSubmitted(Operation, kw_only=True, frozen=True):
-    """A job and where it runs: rank r on nodes[r // ranks_per_node], GPU r % ranks_per_node."""
+class JobSubmitted(Operation, kw_only=True, frozen=True, dict=True):
+    """A job and where it runs: rank r on node r // ranks_per_node, its GPU r % ranks_per_node."""
 
     job: str
     nodes: tuple[str, ...]
+    """In node_ranges form, for example `n[00001-12500]`; `node_names` has each of them."""
     ranks_per_node: Annotated[int, msgspec.Meta(ge=1, le=RANKS_PER_NODE_MAX)] = 8
     spares: tuple[str, ...] = ()
     tp: Index = 1
@@ -51,6 +54,20 @@ class JobSubmitted(Operation, kw_only=True, frozen=True):
     on_log_loss: str = "wait"
     """wait, restart or shrink: what agents do when the log is away for longer than the grace."""
     grace_ns: Ns = 30_000_000_000
+
+    def __post_init__(self) -> None:
+        """Refuse more nodes than anybody has.
+
+        Raises:
+            ValueError: more than NODES_MAX.
+        """
+        if (count := count_nodes(self.nodes)) > NODES_MAX:
+            raise ValueError(f"a job of {count} nodes, at most {NODES_MAX} are read")
+
+    @cached_property
+    def node_names(self) -> tuple[str, ...]:
+        """Every node, in the order of the ranks."""
+        return parse_nodes(self.nodes)
 
 
 class JobEnded(Operation, kw_only=True, frozen=True):

@@ -11,6 +11,7 @@ import msgspec
 from nemesis.processors.healer.playbooks import PLAYBOOKS
 from nemesis.schemas.decided import Mode
 from nemesis.schemas.facts import encode_conclusion
+from nemesis.schemas.node_ranges import format_nodes
 from nemesis.schemas.operated import JobSubmitted, Operation, PolicyApplied, ProcessorActivated
 from nemesis.schemas.policy import Policy
 from nemesis.sim.topology.cluster import Cluster
@@ -45,7 +46,7 @@ def submissions(cluster: Cluster, at_ns: int) -> list[JobSubmitted]:
             by=BY,
             reason=REASON,
             job=job.name,
-            nodes=cluster.nodes_of(job),
+            nodes=format_nodes(cluster.nodes_of(job)),
             ranks_per_node=cluster.ranks_per_node,
             spares=cluster.spares,
             tp=job.tp,

@@ -319,7 +319,7 @@ class Hands:
             del self.tripped[key]
         if isinstance(event, JobSubmitted):
             self.jobs[event.job] = event
-            self.nodes.update(event.nodes, event.spares)
+            self.nodes.update(event.node_names, event.spares)
         self._revisions[event.job] = seq
 
 

@@ -182,7 +182,7 @@ class Attribution:
         match fact.kind:
             case "job_submitted":
                 state.inventory.submit(fact.data)
-                state.hearing.expect(fact.data.nodes)
+                state.hearing.expect(fact.data.node_names)
                 state.recorders.forget(fact.data.job)
                 state.steps.forget(fact.data.job)
                 state.forget_steps(fact.data.job)

@@ -109,7 +109,7 @@ class Inventory(msgspec.Struct):
         """Take up a job; a job of the same name begins anew."""
         self.ended = [name for name in self.ended if name != data.job]
         self.jobs[data.job] = JobPlaces(
-            nodes=list(data.nodes),
+            nodes=list(data.node_names),
             ranks_per_node=data.ranks_per_node,
             spares=list(data.spares),
             tp=data.tp,

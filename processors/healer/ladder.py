@@ -45,7 +45,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     def node_of(self, rank: int) -> str:
         """The node that a rank runs on."""
-        return self.moved.get(rank) or self.submitted.nodes[rank // self.submitted.ranks_per_node]
+        return (
+            self.moved.get(rank) or self.submitted.node_names[rank // self.submitted.ranks_per_node]
+        )
 
     def ranks_on(self, nodes: Collection[str]) -> frozenset[int]:
         """The members that run on these nodes."""
@@ -316,7 +318,7 @@ def _placements(
     for rank in sorted(members):
         node = job.node_of(rank)
         node = takes_over.get(node, node)
-        if node != job.submitted.nodes[rank // job.submitted.ranks_per_node]:
+        if node != job.submitted.node_names[rank // job.submitted.ranks_per_node]:
             homes.setdefault(node, []).append(rank)
     return tuple(Placement(node=node, ranks=format_ranks(homes[node])) for node in sorted(homes))
 

@@ -14,7 +14,7 @@ from nemesis.schemas.operated import JobSubmitted
 
 def world_of(job: JobSubmitted) -> int:
     """How many ranks were submitted."""
-    return len(job.nodes) * job.ranks_per_node
+    return len(job.node_names) * job.ranks_per_node
 
 
 def replica_count(job: JobSubmitted) -> int:

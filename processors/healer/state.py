@@ -170,7 +170,7 @@ class HealerState(msgspec.Struct, array_like=True):
         count = self.ended.pop(event.job, 0) if before is None else before.count
         if isinstance(event, JobSubmitted) and world_of(event) <= RANKS_MAX:
             self.jobs[event.job] = submitted_state(event, count, seq)
-            self.nodes.update(dict.fromkeys((*event.nodes, *event.spares), False))
+            self.nodes.update(dict.fromkeys((*event.node_names, *event.spares), False))
             return
         self.ended[event.job] = count
         bounded(self.ended, ENDED_MAX)

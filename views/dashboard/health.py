@@ -213,7 +213,7 @@ class Health:
         if kind != "rank" or job is None or not _RANK.fullmatch(number):
             return None
         at, index = divmod(int(number), job.ranks_per_node)
-        return (job.nodes[at], index) if at < len(job.nodes) else None
+        return (job.node_names[at], index) if at < len(job.node_names) else None
 
 
 def _worse(one: str, other: str) -> str:

@@ -33,7 +33,7 @@ class Job(msgspec.Struct):
     @property
     def world_submitted(self) -> int:
         """Ranks that it was submitted with."""
-        return len(self.submitted.nodes) * self.submitted.ranks_per_node
+        return len(self.submitted.node_names) * self.submitted.ranks_per_node
 
     def document(self) -> dict[str, Any]:
         """As the page shows it."""
@@ -113,13 +113,13 @@ class Jobs:
         self.by_name[data.job] = Job(
             name=data.job,
             submitted=data,
-            nodes=set(data.nodes),
+            nodes=set(data.node_names),
             spares=set(data.spares),
-            world=len(data.nodes) * data.ranks_per_node,
+            world=len(data.node_names) * data.ranks_per_node,
         )
         while len(self.by_name) > JOBS_MAX:
             del self.by_name[next(iter(self.by_name))]
-        return {*data.nodes, *data.spares, *(before.nodes | before.spares if before else ())}
+        return {*data.node_names, *data.spares, *(before.nodes | before.spares if before else ())}
 
     def _completed(self, data: AttemptCompleted) -> set[str]:
         job = self.by_name.get(data.job)

@@ -23,6 +23,7 @@ from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
 from nemesis.schemas.operated import DecisionApproved, DecisionVetoed
 from nemesis.schemas.printable import one_line
 from nemesis.schemas.rank_ranges import format_ranks
+from nemesis.sim.faults.planned import plainly
 from nemesis.sim.faults.scenario import Scenario
 from nemesis.sim.topology.cluster import Cluster
 from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed
@@ -134,7 +135,7 @@ class Show:
     def _broke(self, entry: FaultInjected) -> list[Line]:
         self._broken_ns = entry.at_ns
         decoy = "" if entry.components else "decoy, "
-        text = f"{decoy}{_KINDS[entry.kind]}: {entry.culprit}"
+        text = f"{decoy}{_broken(entry.kind)}: {entry.culprit}"
         if entry.node not in entry.culprit:
             text += f" on {entry.node}"
         if entry.lost_ranks:
@@ -298,6 +299,10 @@ class Show:
         )
 
 
+def _broken(kind: str) -> str:
+    return _KINDS.get(kind) or plainly(kind)
+
+
 def _same_plan(one: RecoveryDecided, other: RecoveryDecided) -> bool:
     """The same membership, decided anew because a fact about the job came in between."""
     return (
@@ -317,14 +322,14 @@ def _scored(each: FaultScore) -> list[Line]:
         return f"after {ms / 1000:.2f} s" if ms >= 0 else f"{-ms / 1000:.2f} s before it"
 
     if each.is_decoy:
-        return [_under(f"{_KINDS[each.kind]}: a decoy, nothing is the right answer")]
+        return [_under(f"{_broken(each.kind)}: a decoy, nothing is the right answer")]
     culprit = mark(each.culprit_right) if each.named else "not named"
     resumed = f", next step {after(each.to_resume_ms)}" if each.stalls else ""
     if each.predicted_ms is not None:
         resumed += f", predicted {each.predicted_ms / 1000:.0f} s before it failed"
     return [
         _under(
-            f"{_KINDS[each.kind]}: {each.verdict or 'not detected'}, "
+            f"{_broken(each.kind)}: {each.verdict or 'not detected'}, "
             f"class {mark(each.class_right)}, culprit {culprit}, "
             f"{each.action or 'no action'} {mark(each.action_right)}"
         ),

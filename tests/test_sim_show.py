@@ -4,6 +4,7 @@ from io import StringIO
 from typing import Any
 
 import msgspec
+import pytest
 from rich.console import Console
 
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
@@ -12,6 +13,7 @@ from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed
 from nemesis.sim.cell import PARTS
 from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.planned import KINDS
 from nemesis.sim.faults.scenario import scenario_named
 from nemesis.sim.show import Line, Show, look_further, opening
 from nemesis.sim.topology.cluster_file import load_cluster
@@ -77,6 +79,17 @@ def test_a_fault_is_shown_as_what_nemesis_cannot_see() -> None:
     first, second = flat(show().truth(entry))
     assert first == f"00:08.0  LEDGER     GPU off the bus (Xid 79): {GPU}, rank 44"
     assert second.strip() == "ground truth; NEMESIS cannot see this line"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_of_any_kind_is_told_in_words(kind: str) -> None:
+    plan = planned("xid79", after_s=8.0, node="n006", gpu=4)
+    entry = msgspec.structs.replace(injected(plan_faults(CLUSTER, [plan], 1)[0], START), kind=kind)
+    said = flat(show().truth(entry))[0].removeprefix("00:08.0  LEDGER     ")
+    what, _, rest = said.partition(": ")
+    assert " " in what
+    assert what.count("(") == what.count(")")
+    assert rest.startswith(GPU)
 
 
 def test_a_verdict_comes_with_its_first_evidence_and_what_is_missing_and_once() -> None:

@@ -4,6 +4,7 @@ A target that is left out is drawn by the seed: a node of the job, then one of i
 rank and the NIC of the same index.
 """
 
+import re
 from typing import Final, get_args
 
 from nemesis.sim.faults import (
@@ -86,3 +87,10 @@ FaultPlanned = (
 KINDS: Final[tuple[str, ...]] = tuple(
     str(struct.__struct_config__.tag) for struct in get_args(FaultPlanned)
 )
+
+
+def plainly(kind: str) -> str:
+    """What a kind is in a few words, `a leaf switch stops`: its docstring up to the first pause."""
+    known = {struct.__struct_config__.tag: struct for struct in get_args(FaultPlanned)}
+    says = re.split(r"[;:.]|,(?![^(]*\))", (known[kind].__doc__ or kind).strip())[0]
+    return says[:1].lower() + says[1:]

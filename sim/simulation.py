@@ -14,6 +14,7 @@ from nemesis.sim.agent import Agent, Surroundings
 from nemesis.sim.faults.symptoms import Fault, Symptom
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.network import Network
+from nemesis.sim.jobs.watchdogs import Watchdogs
 from nemesis.sim.params import Params, load_params
 from nemesis.sim.rendezvous import Rendezvous
 from nemesis.sim.strikes import Strikes
@@ -97,6 +98,7 @@ class Simulation:
         self.faults: Final[list[Fault]] = []
         self._onsets: Final[list[Fault]] = []
         self._symptoms: Final[list[tuple[int, int, Symptom]]] = []
+        self._watchdogs: Final = [Watchdogs(job) for job in self.jobs.values()]
         self._memberships: Final = {name: Memberships(job) for name, job in self.jobs.items()}
         for fault in faults:
             self.inject(fault)
@@ -136,6 +138,7 @@ class Simulation:
             self._advance_jobs(at_ns)
             self._strikes.strike(symptom, at_ns)
         self._advance_jobs(now_ns)
+        self._listen(now_ns)
         self._look(now_ns, connected)
         self._collectors.look(now_ns, self._strikes.lost_switches)
         return truths + [entry for each in self._memberships.values() for entry in each.formed()]
@@ -143,6 +146,15 @@ class Simulation:
     def _advance_jobs(self, now_ns: int) -> None:
         for job in self.jobs.values():
             job.advance(now_ns)
+
+    def _listen(self, now_ns: int) -> None:
+        """Let agents forward what watchdogs say."""
+        for watchdogs in self._watchdogs:
+            for said in watchdogs.said(now_ns):
+                if said.node in self.agents:
+                    witness = self.agents[said.node].witness
+                    witness.printed(said.rank, "torch", said.text, said.at_ns)
+                    self._around.concerned.add(said.node)
 
     def speaking(self) -> list[str]:
         """Nodes that may have something to say since this was asked last, in their order."""

@@ -24,6 +24,8 @@ class JobModel(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     pp: int = 1
     ep: int = 1
     """Parallel degrees; the rest of the world is data parallel."""
+    timeout_s: float = 600.0
+    """After which the watchdogs of its process groups fire: torch.distributed's default."""
     microbatches: int = 4
     """Of a step, through the pipeline."""
 

@@ -41,6 +41,7 @@ CORRUPTED: Final = (
     "kernels, subsequent GPU operations might run on corrupted/incomplete data."
 )
 TERMINATED: Final = "terminate called after throwing an instance of 'c10::DistBackendError'"
+TIMED_OUT: Final = "Watchdog caught collective operation timeout"
 TAKEN_DOWN: Final = "To avoid data inconsistency, we are taking the entire process down."
 
 
@@ -121,7 +122,7 @@ def _gives_up(job: Job, rank: int, found: TimedOut, timeout_ms: int) -> list[Lin
     name = entry["profiling_name"].removeprefix("nccl:").split(" ")[0]
     ran_ms = (at_ns - entry["time_created_ns"]) // MS
     caught = (
-        f"[Rank {place}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={seq}, "
+        f"[Rank {place}] {TIMED_OUT}: WorkNCCL(SeqNum={seq}, "
         f"OpType={OP_TYPES[name]}, NumelIn={prod(entry['input_sizes'][0])}, "
         f"NumelOut={prod(entry['output_sizes'][0])}, Timeout(ms)={timeout_ms}) ran for {ran_ms} "
         "milliseconds before timing out."

@@ -31,6 +31,7 @@ SLOW_SHARE: Final = 0.85  # of the others' clock; boost clocks of healthy GPUs l
 HOT_C: Final = 8  # above the others; places in one chassis differ by less
 LINKS_FEW: Final = 4
 _XID_PPM: Final = 750_000
+_HEAT: Final = "dcgm.thermal_system"  # clocks held down for heat are a warning of `dcgmi health`
 # names of tests in `dcgmi diag` and `dcgmi health`
 _TESTED: Final[tuple[tuple[str, FaultClass, int], ...]] = (
     ("memory", "gpu.memory", MEMORY_CONTAINED - 1),
@@ -152,9 +153,9 @@ def _failed_test(told: Told) -> Finding | None:
     failed = [
         each
         for each in told.settings
-        if each.name.startswith("dcgm.") and each.value in ("Fail", "Failure")
+        if each.name.startswith("dcgm.")
+        and (each.value in ("Fail", "Failure") or (each.name == _HEAT and each.value == "Warning"))
     ]
-    failed = [e for e in failed if not e.name.rpartition(".")[2].isdecimal()]
     if not failed:
         return None
     known = _class_of(failed)

@@ -17,8 +17,9 @@ _NO_SPACE: Final = re.compile(
 _SHM: Final = re.compile(
     r"/dev/shm/\S+.*(?:No space|fail)|(?:No space|fail).*/dev/shm"  # noqa: S108
     r"|insufficient shared memory \(shm\)|posix_fallocate\b.*No space"
-    r"|creating shared memory segment"
+    r"|creating shared memory segment|out of shared memory"
 )
+_FILES: Final = re.compile(r"Too many open files|\[Errno 24\]")
 # kubernetes/kubernetes pkg/kubelet/eviction: what a node ran short of, or a pod took too much of
 _EVICTED_FOR_DISK: Final = re.compile(
     r"low on resource: (?:ephemeral-storage|inodes|nodefs|imagefs)|\bDiskPressure\b"
@@ -28,6 +29,7 @@ _EVICTED_FOR_MEMORY: Final = re.compile(r"low on resource: memory|condition: \[M
 _VERSIONS: Final = re.compile(
     r"(Driver/library version mismatch)|fabric ?manager.*(don't match|version mismatch)"
     r"|CUDA driver version is (insufficient) for CUDA runtime"
+    r"|driver on your system is (?P<old>too old)"
     r"|(?:NCCL|nccl).*(version mismatch|different NCCL versions)"
     r"|(?:undefined symbol|version `\S+' not found)[: ]+\(?(?:required by )?(\S*nccl\S*)",
     re.IGNORECASE,
@@ -51,12 +53,14 @@ def host(text: str) -> LogMessage | None:
     """What the host refused a process."""
     if match := _STUCK_IN_HOST.search(text):
         return LogMessage("stuck_in_host", value_ns=int(match[1] or 0) * 1_000_000_000)
+    if _SHM.search(text):
+        return LogMessage("shm_full")
     if match := _WORKER_KILLED.search(text):
         return LogMessage(
             "worker_killed", device=(match[1] or match[3]).strip(), what=match[2] or "exited"
         )
-    if _SHM.search(text):
-        return LogMessage("shm_full")
+    if _FILES.search(text):
+        return LogMessage("files_spent")
     if match := _NO_SPACE.search(text):
         return LogMessage("no_space", what=match[0])
     if _EVICTED_FOR_DISK.search(text):
@@ -71,7 +75,7 @@ def host(text: str) -> LogMessage | None:
 def versions(text: str) -> LogMessage | None:
     """Two parts of different releases."""
     if match := _VERSIONS.search(text):
-        driver = match[1] or match[3]
+        driver = match[1] or match[3] or match["old"]
         what = "nvidia-driver" if driver else "nvidia-fabricmanager" if match[2] else "nccl"
         return LogMessage("versions_differ", what=what)
     return None

@@ -30,6 +30,7 @@ def judge_host_settings(told: Told) -> list[Finding]:
     found = [
         _fabric_manager(told),
         _locked_memory(told),
+        _open_files(told),
         _access_control(told),
         _no_peer_access(told),
         _one_network_twice(told),
@@ -119,6 +120,34 @@ def _locked_memory(told: Told) -> Finding | None:
 
 def _is_low(setting: Set) -> bool:
     return setting.value.isdecimal() and int(setting.value) < MEMLOCK_BYTES_MIN
+
+
+def _open_files(told: Told) -> Finding | None:
+    refused = told.of("files_spent")
+    if not refused:
+        return None
+    hosts = {each.node for each in refused}
+    limits = [
+        e
+        for e in told.settings
+        if e.component.endswith("/nofile") and e.value.isdecimal() and e.node in hosts
+    ]
+    names = tuple(sorted({each.component for each in limits}))
+    return Finding(
+        verdict="attributed" if names else "class-only",
+        fault_class="host.config",
+        reason="a process may not open more files"
+        + (f": {shown(names)} allows {limits[0].value}" if names else ""),
+        confidence_ppm=850_000 if names else 700_000,
+        level=CONFIGURED,
+        culprits=names,
+        proofs=proofs_of(
+            [(each, "the kernel refused another open file") for each in refused]
+            + [(each, "the limit on open files") for each in limits]
+        ),
+        jobs=(told.job,),
+        missing=() if names else (wanted.OPEN_FILES,),
+    )
 
 
 def _access_control(told: Told) -> Finding | None:

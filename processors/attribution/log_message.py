@@ -25,6 +25,7 @@ LogKind = Literal[
     "worker_killed",
     "killed",
     "no_space",
+    "files_spent",
     "shm_full",
     "port_error",
     "device_error",

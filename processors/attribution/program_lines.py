@@ -9,10 +9,12 @@ from typing import Final
 from nemesis.processors.attribution.log_message import LogMessage
 
 _CUDA: Final = re.compile(
-    r"(?:CUDA error: |CUDA_ERROR_\w+: |CUDA failure \S+ '|Cuda failure (?:\d+ )?'"
+    r"(?:CUDA error: |\[CUDA_ERROR_\w+\] |CUDA_ERROR_\w+: "
+    r"|CUDA failure \S+ '|Cuda failure (?:\d+ )?'"
     r"|cuda runtime error \(\d+\) : |(?:CUDA|cuda).*\bError \d{1,3}: )"
     r"([A-Za-z][^'\n]*?)(?:['.]|\s+at |\s+\(Triggered|\Z)"
 )
+_GPU_FULL: Final = re.compile(r"\b(?:CUDA|HIP) out of memory\b")
 _EXCEPTION: Final = re.compile(
     r"\s*((?:[\w]+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit))(?:: (.*))?\Z"
 )
@@ -37,6 +39,7 @@ _TROUBLE: Final = re.compile(
     r"[Ss]egmentation fault|Segfault|Bus error|core dumped|Traceback \(most recent|terminate called"
     r"|fallen off the bus|GPU is lost|NCCL WARN|NCCL ERROR|Illegal instruction|Unknown Error"
     r"|nvidia-smi has failed|loss.*\b(?:nan|inf)\b|\bnot responding\b|NODE_FAIL|CrashLoopBackOff"
+    r"|Unexpected result (?:nan|inf)\b|\bfound NaN\b|\b(?:FATAL|CRITICAL)\b|\bERROR[]:]"
     r"|Evicted|exitcode\s*: [1-9]|srun: error"
 )
 _TOOK: Final = re.compile(r"\b(\d{1,6}(?:\.\d+)?) ?(s|secs?|seconds|min|minutes)\b", re.IGNORECASE)
@@ -54,6 +57,8 @@ _WRONG: Final = re.compile(r"Out of bounds values ?: ?(\d+)")
 
 def errors(text: str) -> LogMessage | None:
     """An error of the program."""
+    if _GPU_FULL.search(text):
+        return LogMessage("cuda_error", what="out of memory")
     if match := _CUDA.search(text):
         return LogMessage("cuda_error", what=match[1].strip().lower()[:120])
     if match := _FIRST_FAILURE.search(text):

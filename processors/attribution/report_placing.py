@@ -20,6 +20,7 @@ from nemesis.processors.attribution.port_findings import judge_ports
 from nemesis.processors.attribution.program_findings import judge_program
 from nemesis.processors.attribution.refusal_findings import judge_refusals
 from nemesis.processors.attribution.report_rules import Rule
+from nemesis.processors.attribution.scheduler_findings import judge_scheduler
 from nemesis.processors.attribution.stack_findings import judge_stacks
 from nemesis.processors.attribution.state import State
 from nemesis.processors.attribution.told_xid_findings import judge_told_xids
@@ -38,6 +39,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     judge_packet_sizes,
     judge_ports,
     judge_refusals,
+    judge_scheduler,
     judge_told_xids,
     judge_program,
     judge_watchdogs,

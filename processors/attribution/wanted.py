@@ -43,6 +43,7 @@ MEMORY_LEFT: Final = (
 PEER_MEMORY: Final = "the modules for GPU memory: lsmod | grep peermem, ibv_devinfo, uname -r"
 DEVICE_ACCESS: Final = "who may open it: ls -l /dev/infiniband, the container's devices"
 PACKET_SIZES: Final = "the size of packets along the way: ip link, ibv_devinfo, ping -M do -s 8972"
+OPEN_FILES: Final = "the limit on open files where the job runs: ulimit -n"
 LOCKED_MEMORY: Final = "the limit on locked memory where the job runs: ulimit -l"
 ONE_RUN_EACH: Final = "a run that differs in one release or setting only"
 PAIR_TESTS: Final = (

@@ -19,6 +19,7 @@ more than the one before it."""
 
 _WORTH: Final = {"none": 0, "day": 1, "uptime": 2, "year": 3, "wall": 4}
 _SECOND_NS: Final = 1_000_000_000
+_TIME_NS_MAX: Final = 1 << 62  # the year 2116: what claims to be later is no time
 _EPOCH_S_MIN: Final = 946_684_800  # the year 2000; no machine was up for thirty years
 _MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
 _LEVELS: Final = ["emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"]
@@ -43,7 +44,9 @@ class KernelLine(msgspec.Struct):
     """Whether a prefix says that the kernel wrote it; None where none does."""
 
     def at(self, clock: Clock, time_ns: int) -> None:
-        """Take a time, unless a better one is known."""
+        """Take a time, unless a better one is known or it is none that a machine could tell."""
+        if not 0 <= time_ns < _TIME_NS_MAX:
+            return
         if clock == "uptime":
             self.uptime_ns = time_ns
         if _WORTH[clock] > _WORTH[self.clock]:

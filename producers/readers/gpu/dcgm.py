@@ -48,6 +48,7 @@ class Dcgm:
     def __init__(self) -> None:
         self.known = False
         self._table = False
+        self._gpu = ""
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A sample, or a row."""
@@ -55,7 +56,7 @@ class Dcgm:
             self.known = True
             return self._sample(line, match[1], dict(_LABEL.findall(match[2])), match[3])
         if _TITLE.match(line.text):
-            self.known = self._table = True
+            self.known, self._table, self._gpu = True, True, ""
             return ()
         if self._table and (match := _TABLE.match(line.text)):
             return self._row(line, match[1], match[2])
@@ -87,9 +88,12 @@ class Dcgm:
         status = _STATUS.match(value)
         if status is None:
             return
+        if key.isdecimal() and len(key) <= 3:
+            self._gpu = key  # `dcgmi health`: what follows is of this GPU
+            return
         name = "dcgm." + re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_")
         gpus = [gpu.strip() for gpu in (status[2] or "").split(",") if gpu.strip().isdecimal()]
-        for component in [f"gpu//{gpu}" for gpu in gpus[:64]] or ["node//"]:
+        for component in [f"gpu//{gpu}" for gpu in gpus[:64] or [self._gpu] if gpu] or ["node//"]:
             setting = SettingRead(
                 **unplaced(line.host), component=component, name=name, value=status[1]
             )

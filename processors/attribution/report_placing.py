@@ -12,10 +12,12 @@ from nemesis.processors.attribution.gpu_reading_findings import judge_gpu_readin
 from nemesis.processors.attribution.gpu_state_findings import judge_gpu_states
 from nemesis.processors.attribution.host_setting_findings import judge_host_settings
 from nemesis.processors.attribution.incidents import Incident
+from nemesis.processors.attribution.narrow_link_findings import judge_narrow_links
 from nemesis.processors.attribution.network_setting_findings import judge_network_settings
 from nemesis.processors.attribution.open_incidents import QUIET_NS
 from nemesis.processors.attribution.pace_findings import judge_pace
 from nemesis.processors.attribution.packet_size_findings import judge_packet_sizes
+from nemesis.processors.attribution.pause_counter_findings import judge_pause_counters
 from nemesis.processors.attribution.port_findings import judge_ports
 from nemesis.processors.attribution.program_findings import judge_program
 from nemesis.processors.attribution.refusal_findings import judge_refusals
@@ -37,6 +39,8 @@ _RULES: Final[tuple[Rule, ...]] = (
     judge_host_settings,
     judge_network_settings,
     judge_packet_sizes,
+    judge_narrow_links,
+    judge_pause_counters,
     judge_ports,
     judge_refusals,
     judge_scheduler,

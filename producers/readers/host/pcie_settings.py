@@ -15,7 +15,9 @@ from nemesis.schemas.observed import SettingRead
 
 _DEVICE: Final = re.compile(r"((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (\S.*?)\s*\Z")
 _ACS: Final = re.compile(r"\s+ACSCtl:\s+(\S.*?)\s*\Z")
-_LINK: Final = re.compile(r"\s+LnkSta:\s+(\S.*?)\s*\Z")
+_LINK: Final = re.compile(r"\s+Lnk(Cap|Sta):\s.*?\bWidth x(\d+)")
+# PCI classes 02xx, 0207 and 03xx, as lspci names them
+_MOVES_DATA: Final = re.compile(r"(?:3D|VGA compatible|Ethernet|Infiniband|Network) controller")
 
 
 class PcieSettings:
@@ -25,21 +27,25 @@ class PcieSettings:
         self.known = False
         self._device = ""
         self._what = ""
+        self._lanes = ""
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A setting of a device."""
         if match := _DEVICE.match(line.text):
-            self._device, self._what = pci_address(match[1]), match[2]
+            self._device, self._what, self._lanes = pci_address(match[1]), match[2], ""
             return ()
         if not self._device or line.text[:1] not in "\t ":
             return ()
         if match := _ACS.match(line.text):
             self.known = True
             return [self._note(line, "config//pci-acs", self._device, match[1])]
-        if (match := _LINK.match(line.text)) and "downgraded" in match[1]:
+        if (match := _LINK.match(line.text)) and _MOVES_DATA.match(self._what):
             self.known = True
-            value = f"{match[1]} ({self._what})"
-            return [self._note(line, "config//pcie-link", self._device, value)]
+            if match[1] == "Cap":
+                self._lanes = match[2]
+            elif self._lanes:
+                value = f"x{match[2]} of x{self._lanes}: {self._what}"
+                return [self._note(line, "config//pcie-link", self._device, value)]
         return ()
 
     def end(self) -> Iterable[Note]:

@@ -1,0 +1,55 @@
+"""GPUs and adapters whose PCIe links use fewer lanes than the devices have.
+
+Why: a card that sits badly halves what a device can move, and nothing fails. How: a
+link's speed falls when it idles, its lanes do not; but a slot may have fewer lanes than a card.
+So a device is named only beside others of its make on the same host that use all of theirs.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from nemesis.processors.attribution.findings import STRAGGLER, Finding
+from nemesis.processors.attribution.report_rules import proofs_of, shown
+from nemesis.processors.attribution.reports import Set, Told
+from nemesis.schemas.codes import FaultClass
+
+# producers write `x4 of x16: make of the device`
+_LANES: Final = re.compile(r"x(\d+) of x(\d+): (.*)")
+_GPU: Final = re.compile(r"NVIDIA|3D controller")
+
+
+def judge_narrow_links(told: Told) -> list[Finding]:
+    """Links with fewer lanes than their devices."""
+    links = [
+        (each, match)
+        for each in told.settings
+        if each.component.endswith("/pcie-link") and (match := _LANES.match(each.value))
+    ]
+    narrow = [(e, m) for e, m in links if int(m[1]) < int(m[2])]
+    if not narrow:
+        return []
+    full = {(e.node, m[3]) for e, m in links if int(m[1]) >= int(m[2])}
+    alone = [(e, m) for e, m in narrow if (e.node, m[3]) in full]
+    return [_finding(told, alone or narrow, named=bool(alone))]
+
+
+def _finding(told: Told, narrow: Sequence[tuple[Set, re.Match[str]]], *, named: bool) -> Finding:
+    gpus = all(_GPU.search(match[3]) for _, match in narrow)
+    fault_class: FaultClass = "straggler.gpu" if gpus else "nic"
+    kinds = ["gpu" if _GPU.search(match[3]) else "nic" for _, match in narrow]
+    names = tuple(
+        sorted(f"{kind}/{e.node}/{e.name}" for kind, (e, _) in zip(kinds, narrow, strict=True))
+    )
+    return Finding(
+        verdict="attributed" if named else "class-only",
+        fault_class=fault_class,
+        reason=f"{shown(names)} use fewer PCIe lanes than they have"
+        + (", others of the same make use all" if named else "; so may their slots"),
+        confidence_ppm=700_000 if named else 500_000,
+        level=STRAGGLER - 1,
+        culprits=names if named else (),
+        proofs=proofs_of((e, f"{m[1]} of {m[2]} lanes") for e, m in narrow),
+        jobs=(told.job,),
+        missing=("what the slot has: lspci -vvv of the bridge above it, dmidecode -t slot",),
+    )

@@ -43,6 +43,13 @@ def test_packets_of_two_sizes_on_two_hosts_name_neither(tmp_path: Path) -> None:
     assert summary(answer) == ("class-only", "network.config", [])
 
 
+def test_what_ranks_did_outweighs_packets_of_other_sizes(tmp_path: Path) -> None:
+    called = [WAITS.replace("ank 0", f"ank {r}").replace("rank0", f"rank{r}") for r in range(4)]
+    called.append(called[3].replace("ank 3", "ank 4").replace("rank3", "rank4").replace("=8", "=9"))
+    answer = told(tmp_path, hosts(9000, 1500, 9000) | {"log": "".join(called)})
+    assert summary(answer) == ("attributed", "desync", ["rank/job/4"])
+
+
 def test_packets_of_other_sizes_blame_nothing_where_nothing_failed(tmp_path: Path) -> None:
     assert summary(told(tmp_path, hosts(9000, 1500, 9000)))[1:] == ("none", [])
 

@@ -40,6 +40,8 @@ def test_a_process_that_may_open_no_more_files_meets_its_limit(tmp_path: Path) -
     line = "[rank0]: OSError: [Errno 24] Too many open files: '/d/x'\n"
     assert summary(told(tmp_path, log=line)) == ("class-only", "host.config", [])
     limits = "Max open files            1024                 4096                 files\n"
+    answer = told(tmp_path, log=line, limits=limits.replace("1024", "9999999"))
+    assert answer.culprits == []
     answer = told(tmp_path, log=line, limits=limits)
     assert summary(answer) == ("attributed", "host.config", ["config/localhost/nofile"])
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nemesis.processors.attribution import wanted
-from nemesis.processors.attribution.findings import CONFIGURED, Finding
+from nemesis.processors.attribution.findings import RANK_LATE, Finding
 from nemesis.processors.attribution.report_rules import HasProof, proofs_of, shown
 from nemesis.processors.attribution.reports import Set, Told
 
@@ -49,7 +49,7 @@ def _differing(told: Told, own: Sequence[Set], failed: Sequence[HasProof]) -> Fi
         fault_class="network.config",
         reason=f"{device} takes packets of {shown(sorted(count))} bytes on different hosts",
         confidence_ppm=800_000 if certain else 650_000,
-        level=CONFIGURED,
+        level=RANK_LATE,  # whatever tells what the ranks did says more
         culprits=tuple(f"config/{each.node}/{device}-mtu" for each in odd) if certain else (),
         proofs=proofs_of(
             [(each, f"{_size(each)} bytes on {each.node}") for each in (*odd, *own)]

@@ -136,7 +136,7 @@ def _followers(
 
 def _is_noise(clue: Clue) -> bool:
     """Lines that nobody understands prove nothing about what something else explains."""
-    return clue.message.kind in ("not_understood", "link_up")
+    return clue.message.kind in ("not_understood", "link_up", "module_error")
 
 
 def _said(clue: Clue, says: dict[str, str]) -> str:

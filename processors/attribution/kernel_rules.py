@@ -78,7 +78,7 @@ _BY_KIND: Final[Mapping[Kind, Role]] = {
     ),
     "nic_fatal": Role("nic", NIC_FATAL, "the adapter's firmware failed or does not answer"),
     # modules are called hot or bad while a healthy host boots: it takes the loss of the link
-    "module_error": Role("unknown", NOT_UNDERSTOOD, "a module that is called bad, and works on"),
+    "module_error": Role("unknown", NOT_UNDERSTOOD, "not understood", "not_understood"),
     "oom_kill": Role("host.oom", OUT_OF_MEMORY, "the kernel killed this process for memory"),
     "link_down": Role("unknown", LINK_DOWN, "this link went down"),
     "not_understood": Role("unknown", NOT_UNDERSTOOD, "not understood", "not_understood"),

@@ -88,7 +88,7 @@ def test_other_warnings_of_dcgm_name_nobody(tmp_path: Path) -> None:
         "2026-01-01 00:00:00 FATAL engine: could not go on",
         "ERROR:some.module:it went wrong",
         "a watcher saw Xid 119 somewhere",
-        "block: [12,0,0], thread: [96,0,0] Assertion `index < size` failed.",
+        "RuntimeError: assertion of the sampler failed",
         "fork: Cannot allocate memory",
         "[CUDA_ERROR_NOT_PERMITTED] operation not permitted in expression cuMemCreate(&h)",
         "ERROR:rerun:Unexpected result nan on rank 3 at iteration #3",

@@ -150,12 +150,14 @@ def test_a_node_that_dies_after_a_rank_did_is_a_fault_of_its_own() -> None:
     assert len({each.incident for each in job.log.verdicts}) == 2
 
 
-def test_a_stopped_channel_alone_names_the_program_only_where_the_job_was_at_work() -> None:
-    for seconds, named in ((0, {"program/llama"}), (8, set[str]())):
+def test_a_stopped_channel_names_the_program_only_with_the_end_of_its_rank_at_work() -> None:
+    for seconds, code, named in ((0, 1, {"program/llama"}), (0, 0, set()), (8, 0, set[str]())):
         job = Job()
         job.run(20)
         job.run(seconds, stands_still=True)
         job.log.kernel(xid(43, rest="pid=99, name=python3, Ch 00000008"), "n2")
+        if code:
+            job.log.exited(2, node="n2", pid=99, exit_code=code)
         job.run(10, stands_still=True)
         assert set(job.named) == named
 

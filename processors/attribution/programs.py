@@ -55,9 +55,8 @@ def weighed_program(
     if not _is_of_job(told, incident):
         if any(steps.has_got_on_since(job, last_ns) for job in jobs):
             return None
-        if any(steps.may_have_got_on_since(job, last_ns) for job in jobs):
-            finding = _undecided(finding, clues[0].node)
-        finding = replace(finding, waits_for_steps=True, jobs=tuple(sorted(jobs)))
+        if any(job in steps.jobs for job in jobs):
+            return _undecided(finding, clues[0].node, sorted(jobs))
     if finding.level == UNEXPLAINED or not all(
         each.message.code in FALLOUT_XIDS for each in told if each.level >= PROGRAM_FAULT
     ):
@@ -94,14 +93,18 @@ def _is_of_job(told: Sequence[Clue], incident: Incident) -> bool:
     )
 
 
-def _undecided(finding: Finding, node: str) -> Finding:
-    """Its job may have got on since, and has lost no rank of that name."""
+def _undecided(finding: Finding, node: str, jobs: Sequence[str]) -> Finding:
+    """No rank of that process ended, and its job has not got on since: it may stand for that or
+    for something else."""
     return replace(
         finding,
-        verdict="class-only" if finding.level == PROGRAM_FAULT else finding.verdict,
-        reason=f"a program faulted on {node}; that it is one of the job is not shown",
-        confidence_ppm=min(finding.confidence_ppm, 500_000),
+        verdict="insufficient",
+        fault_class="unknown",
+        reason=f"a program faulted on {node}; that it is a rank of {jobs[0]} is not shown",
+        confidence_ppm=0,
         level=UNEXPLAINED,
         culprits=(),
+        waits_for_steps=True,
+        jobs=tuple(jobs),
         missing=(wanted.RANK_ENDED, wanted.KERNEL_LOGS),
     )

@@ -153,11 +153,6 @@ class Steps(msgspec.Struct):
             steps is not None and steps.advanced_ns - steps.period_ns > at_ns + 2 * CLOCK_ERROR_NS
         )
 
-    def may_have_got_on_since(self, job: str, at_ns: int) -> bool:
-        """Whether a step may have been finished that began after that time."""
-        steps = self.jobs.get(job)
-        return steps is not None and steps.advanced_ns - steps.step_ns > at_ns
-
     def stood_still_before(self, job: str, at_ns: int, error_ns: int) -> bool:
         """Whether the job had stopped already when something happened at that time.
 

@@ -162,6 +162,21 @@ def test_a_stopped_channel_names_the_program_only_with_the_end_of_its_rank_at_wo
         assert set(job.named) == named
 
 
+def test_who_aborts_on_a_node_with_trouble_of_its_own_follows_what_is_known_to_have_broken() -> (
+    None
+):
+    for signal, named in ((ABORT, set[str]()), (9, {"rank/llama/4"})):
+        job = Job()
+        job.run(20)
+        job.log.kernel("mlx5_core 0000:41:00.0 ens3np0: Link down", "n3")
+        job.run(3, stands_still=True)
+        job.log.kernel(HEALTH, "n6")
+        job.run(5, stands_still=True)
+        job.log.exited(4, node="n3", pid=40_004, signal=signal)
+        job.run(30, stands_still=True)
+        assert set(job.named) == {"nic/n6/mlx5_0"} | named
+
+
 def digest(log: Log, rank: int, op: str = "all_reduce") -> None:
     pending = OperationSeen(seq=9, op=op, created_ns=log.now_ns - SECOND_NS, started=True)
     group = GroupDigest(

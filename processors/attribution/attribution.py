@@ -307,6 +307,7 @@ class Attribution:
         return conclusions
 
     def _judged(self, incidents: Sequence[Incident], *, urgent: bool) -> list[Conclusion]:
+        state, now_ns = self._state, self._state.log_time_ns
         conclusions: list[Conclusion] = []
         for incident in incidents:
             incident.due_ns = 0
@@ -315,7 +316,9 @@ class Attribution:
                 continue
             verdict, cause, root = concluded
             if self._must_wait(root, incident, verdict.jobs):
-                incident.due_ns = self._state.log_time_ns + SECOND_NS
+                incident.due_ns = now_ns + SECOND_NS
+                continue
+            if root is not None and state.incidents.explain_aborts(incident, root, now_ns):
                 continue
             incident.level, incident.asked_ns = root.level if root else 0, 0
             said = _digest(verdict)

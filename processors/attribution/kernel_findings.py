@@ -17,7 +17,7 @@ from nemesis.processors.attribution.findings import Finding, Proof
 from nemesis.processors.attribution.incidents import Clue
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_messages import KernelMessage
-from nemesis.processors.attribution.kernel_roots import PARTS_MAX, Rooted
+from nemesis.processors.attribution.kernel_roots import Rooted
 from nemesis.processors.attribution.kernel_rules import (
     CONTAINED_XID,
     NVLINK_XID,
@@ -71,7 +71,7 @@ def _where_links_meet(roots: list[Rooted], rooted: Sequence[Rooted]) -> list[Roo
     switches = [each for each in rooted if is_switch_dead(each.clue.message)]
     gpus = {each.clue.message.device for each in roots if each.clue.message.kind == "xid"}
     follow = all(each.clue.message.code in (NVLINK_XID, -1) for each in roots)
-    return switches if switches and follow and len(gpus) > PARTS_MAX else roots
+    return switches if switches and follow and len(gpus) > 1 else roots
 
 
 def _where_memory_failed(roots: list[Rooted], rooted: Sequence[Rooted]) -> list[Rooted]:

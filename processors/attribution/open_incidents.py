@@ -11,8 +11,13 @@ from typing import Final
 
 import msgspec
 
-from nemesis.processors.attribution.exits import is_own_death
-from nemesis.processors.attribution.findings import PROGRAM_FAULT, UNEXPLAINED
+from nemesis.processors.attribution.exits import SIGABRT, is_own_death
+from nemesis.processors.attribution.findings import (
+    PROGRAM_FAULT,
+    RANK_EXITED,
+    UNEXPLAINED,
+    Finding,
+)
 from nemesis.processors.attribution.incidents import Clue, Exit, Incident, is_same_link
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_rules import role_of
@@ -158,6 +163,20 @@ class Incidents(msgspec.Struct):
         """The one in which counters or steps told of this."""
         mine = (each for each in reversed(self.open_ones) if not each.recovered)
         return next((each for each in mine if key in each.told), None)
+
+    def explain_aborts(self, incident: Incident, root: Finding, now_ns: int) -> bool:
+        """Whether ranks are blamed for having aborted while another incident of their job, of the
+        last two minutes, says what broke: watchdogs abort, and not those of the rank at fault."""
+        jobs = {each.job for each in incident.exits if each.signal == SIGABRT}
+        aborted = root.level == RANK_EXITED and all(e.signal == SIGABRT for e in incident.exits)
+        return aborted and any(
+            each.level > RANK_EXITED
+            and each.job in jobs
+            and each is not incident
+            and not each.recovered
+            and now_ns - each.changed_ns <= JOIN_NS
+            for each in self.open_ones
+        )
 
     def unexplained(
         self, jobs: Collection[str], now_ns: int, inventory: Inventory

@@ -171,9 +171,10 @@ class Steps(msgspec.Struct):
     def may_get_on(self, job: str, now_ns: int) -> bool:
         """Whether it is not yet known that the job stands still: a step may only not be told."""
         steps = self.jobs.get(job)
-        if steps is None or not steps.step_ns:
+        if steps is None:
             return False
-        return now_ns - steps.advanced_ns <= STILL_STEPS * steps.step_ns + 2 * steps.period_ns
+        waited_ns = STILL_STEPS * steps.step_ns + 2 * steps.period_ns
+        return not steps.step_ns or now_ns - steps.advanced_ns <= waited_ns
 
     def suffers(self, job: str, now_ns: int) -> bool:
         """Whether a job stands still, or takes a tenth longer than at its fastest."""

@@ -4,9 +4,10 @@ Why: figures on a simulated cluster are worth what its assumptions are, so these
 with their sources, and their hash stands wherever a figure does. Not here: a scenario's own words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -15,6 +16,9 @@ import msgspec
 from nemesis.schemas.errors import NemesisError
 from nemesis.streams.documents import BadDocumentError, read_document, read_toml
 
+NUMBER_MAX: Final = 10**12
+"""No counter of a minute is larger; a sum of several stays within 64 bits."""
+_MOST: Final = {"_ppm": 1_000_000, "_per_mille": 1_000}
 DEFAULT: Final = Path(__file__).with_name("params.toml")
 Quartiles = Annotated[tuple[float, float, float, float, float], "minimum to maximum"]
 """A distribution: minimum, quartiles and maximum, straight in between."""
@@ -183,7 +187,7 @@ def load_params(path: Path = DEFAULT) -> Params:
         raise BadParamsError(error.message) from error
     except msgspec.ValidationError as error:
         raise BadParamsError(f"{path}: {error}") from error
-    _expect_rising(params, str(path))
+    _expect_possible(params, str(path))
     return params
 
 
@@ -204,7 +208,7 @@ def changed(params: Params, changes: Mapping[str, Any], *, where: str) -> Params
         other = msgspec.convert(document, Params)
     except msgspec.ValidationError as error:
         raise BadParamsError(f"{where}: {error}") from error
-    _expect_rising(other, where)
+    _expect_possible(other, where)
     return other
 
 
@@ -215,9 +219,27 @@ def _merged(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _expect_rising(params: Params, where: str) -> None:
+def _expect_possible(params: Params, where: str) -> None:
+    for name, value, most in _impossible(msgspec.to_builtins(params)):
+        raise BadParamsError(f"{where}: {name}: {value}: expected 0 to {most}")
     for name in _falling(msgspec.to_builtins(params)):
         raise BadParamsError(f"{where}: {name} must not fall: minimum, quartiles, maximum")
+
+
+def _impossible(section: dict[str, object], prefix: str = "") -> Iterator[tuple[str, int, int]]:
+    """Single numbers that nothing can be, by their dotted names, with the most that they can be."""
+    for name, value in section.items():
+        if isinstance(value, dict):
+            yield from _impossible(value, f"{prefix}{name}.")
+        elif isinstance(value, int):
+            most = next((most for unit, most in _MOST.items() if name.endswith(unit)), NUMBER_MAX)
+            if not 0 <= value <= most:
+                yield f"{prefix}{name}", value, most
+
+
+def _rises(values: Sequence[float]) -> bool:
+    bounded = (-NUMBER_MAX, *values, NUMBER_MAX)
+    return all(low <= high for low, high in pairwise(bounded))  # false of NaN
 
 
 def _falling(section: dict[str, object], prefix: str = "") -> list[str]:
@@ -226,6 +248,6 @@ def _falling(section: dict[str, object], prefix: str = "") -> list[str]:
     for name, value in section.items():
         if isinstance(value, dict):
             found += _falling(value, f"{prefix}{name}.")
-        elif isinstance(value, list | tuple) and sorted(value) != list(value):
+        elif isinstance(value, list | tuple) and not _rises(value):
             found.append(f"{prefix}{name}")
     return found

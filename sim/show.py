@@ -45,6 +45,8 @@ _STYLES: Final = {
     "WAITING": "bold red",
     "SCORE": "bold",
 }
+_SHARED: Final = ("switch/", "rack/")
+"""What is of no single node."""
 _KINDS: Final = {
     "xid79": "GPU off the bus (Xid 79)",
     "xid48": "uncorrectable memory error (Xid 48)",
@@ -99,6 +101,7 @@ class Show:
         self._steps: set[int] = set()
         self._broken_ns = start_ns
         self._verdicts: set[tuple[str, str, tuple[str, ...]]] = set()
+        self._unnamed: set[tuple[str, ...]] = set()
         self._actions: dict[str, RecoveryDecided] = {}
 
     def truth(self, entry: FaultInjected | MembershipFormed) -> list[Line]:
@@ -136,7 +139,7 @@ class Show:
         self._broken_ns = entry.at_ns
         decoy = "" if entry.components else "decoy, "
         text = f"{decoy}{_broken(entry.kind)}: {entry.culprit}"
-        if entry.node not in entry.culprit:
+        if entry.node not in entry.culprit and not entry.culprit.startswith(_SHARED):
             text += f" on {entry.node}"
         if entry.lost_ranks:
             text += f", rank {format_ranks(entry.lost_ranks)}"
@@ -232,6 +235,8 @@ class Show:
             ),
             _under(verdict.reason),
         ]
+        if not named and not self._is_new(verdict):
+            return lines
         for evidence in verdict.evidence[:EVIDENCE_MAX]:
             lines.append(_under(f"- {evidence.says}", "dim"))
             if evidence.text:
@@ -241,6 +246,13 @@ class Show:
             lines.append(_under(f"- and {hidden} more", "dim"))
         lines += [_under(f"missing: {each}", "dim") for each in verdict.missing]
         return lines
+
+    def _is_new(self, verdict: FaultAttributed) -> bool:
+        """Whether no other incident told the same: a switch opens one for each of its nodes."""
+        says = (verdict.fault_class, *(each.says for each in verdict.evidence), *verdict.missing)
+        is_new = says not in self._unnamed
+        self._unnamed.add(says)
+        return is_new
 
     def _prediction(self, predicted: FailurePredicted, at_ns: int) -> list[Line]:
         text = f"{predicted.fault_class}: {predicted.component}, band {predicted.band}"

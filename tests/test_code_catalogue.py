@@ -109,4 +109,6 @@ def test_a_code_is_looked_up_by_its_number_and_an_unknown_one_is_said_to_be() ->
     assert "docs.nvidia.com" in told.stdout
     rows = msgspec.json.decode(nemesis("codes", "nic", "--json").stdout)
     assert {row["family"] for row in rows} == {"nic"}
-    assert nemesis("codes", "99999").returncode == 3
+    unknown = nemesis("codes", "99999")
+    assert unknown.returncode == 3
+    assert "no code '99999' is known, expected a number" in unknown.stderr

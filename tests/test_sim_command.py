@@ -60,6 +60,14 @@ def test_what_does_not_hold_ends_with_one_and_says_how_often(tmp_path: Path) -> 
     assert document["score"]["faults"][0]["culprit"] == "port/leaf01/3"
 
 
+def test_what_a_scenario_asserts_is_all_that_it_expects_unless_it_says_more(tmp_path: Path) -> None:
+    asserting = load_scenario(Path(scenario(tmp_path, PORT + NAMED)))
+    assert not asserting.expect.goes_on
+    more = load_scenario(Path(scenario(tmp_path, PORT + NAMED + "[expect]\nworld_min = 4\n")))
+    assert (more.expect.goes_on, more.expect.world_min) == (True, 4)
+    assert load_scenario(Path(scenario(tmp_path, PORT))).expect.goes_on
+
+
 def test_a_run_is_written_so_that_it_can_be_scored_and_replayed(tmp_path: Path) -> None:
     recording, ledger = tmp_path / "leaf.ndjson.zst", tmp_path / "leaf.ledger.ndjson"
     ran = nemesis(

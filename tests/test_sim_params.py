@@ -46,6 +46,9 @@ def test_every_section_names_a_source() -> None:
     [
         ("power_idle_w = [60,", "power_idle_w = [99,", "gpu.a100.power_idle_w must not fall"),
         ("banks = 640", "banks = 'many'", r"gpu.*banks"),
+        ("power_idle_w = [60,", "power_idle_w = [nan,", "gpu.a100.power_idle_w must not fall"),
+        ("banks = 640", "banks = -1", r"gpu.a100.banks: -1: expected 0 to"),
+        ("doubled_ppm = ", "doubled_ppm = 99", r"doubled_ppm: \d+: expected 0 to 1000000"),
         ("[steps]", "[strides]", "strides"),
         ("[steps]", "[steps", "params.toml: "),
     ],

@@ -104,6 +104,23 @@ def test_a_verdict_comes_with_its_first_evidence_and_what_is_missing_and_once() 
     assert "no component named" in flat(story.fact(fact(unnamed)))[0]
 
 
+def test_what_several_incidents_lack_alike_is_listed_once() -> None:
+    story = show()
+    one = msgspec.structs.replace(VERDICT, culprits=(), verdict="insufficient")
+    other = msgspec.structs.replace(one, incident="i-2", reason="another node")
+    assert any("missing: a dump" in line for line in flat(story.fact(fact(one))))
+    head, reason = flat(story.fact(fact(other)))
+    assert head.endswith("incident i-2")
+    assert reason.strip() == "another node"
+
+
+def test_a_switch_is_on_no_node() -> None:
+    plan = planned("xid79", after_s=8.0, node="n006", gpu=4)
+    entry = injected(plan_faults(CLUSTER, [plan], 1)[0], START)
+    entry = msgspec.structs.replace(entry, kind="switch-down", culprit="switch/leaf01")
+    assert flat(show().truth(entry))[0].endswith("stops: switch/leaf01, rank 44")
+
+
 def test_a_shrink_names_members_step_restarts_and_the_measured_time() -> None:
     story = show()
     decision = flat(story.fact(fact(DECIDED)))

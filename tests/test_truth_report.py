@@ -105,6 +105,11 @@ def test_rates_are_counts_of_counts() -> None:
     assert "parameters a" in text
 
 
+@pytest.mark.parametrize(("faults_count", "inside"), [(1, True), (19, True), (20, False)])
+def test_a_share_of_few_faults_proves_nothing(faults_count: int, inside: bool) -> None:
+    assert report([run(fault()) for _ in range(faults_count)]).attributable_in_bounds is inside
+
+
 def test_false_alarms_are_counted_per_gpu_day_with_what_they_may_be_at_most() -> None:
     (one, none) = (report([run(alarms=("i-1",))]).alarms, report([run()]).alarms)
     # each run watches one GPU-day

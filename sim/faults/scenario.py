@@ -62,7 +62,8 @@ class Scenario(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     duration_s: Seconds = 0.0
     """How long the run takes; 0: until everything is answered."""
     assertions: tuple[Assertion, ...] = msgspec.field(name="assert", default=())
-    """What must be concluded, or must not."""
+    """What must be concluded, or must not; where there are any, only what `[expect]` says is
+    expected besides."""
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -79,6 +80,8 @@ def load_scenario(path: Path) -> Scenario:
         raise BadScenarioError(f"{path}: name: leave it out, a scenario is named by its file")
     try:
         scenario = msgspec.convert({"name": path.stem, **document}, Scenario)
+        if scenario.assertions and "expect" not in document:
+            scenario = msgspec.structs.replace(scenario, expect=ANYTHING)
     except msgspec.ValidationError as error:
         raise BadScenarioError(f"{path}: {_explained(str(error), document)}") from error
     for said in unknown(scenario.assertions):

@@ -17,6 +17,8 @@ from nemesis.streams.documents import BadDocumentError, read_toml
 
 DEFAULT: Final = Path(__file__).with_name("cluster.toml")
 SHAPES: Final = Path(__file__).with_name("shapes.toml")
+DAY_MS: Final = 86_400_000  # a scenario takes no longer
+STEPS_MAX: Final = 1_000_000_000
 PERIOD_MS: Final = 5_000  # what a shape is polled at where no file says otherwise
 
 
@@ -99,10 +101,12 @@ def _shaped(document: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(own, dict) or "shape" not in own:
         return document
     name = own["shape"]
-    if name not in shapes():
+    if not isinstance(name, str) or name not in shapes():
         raise BadClusterError(f"cluster.shape: {name!r}: expected {', '.join(sorted(shapes()))}")
     tables = shapes()[name]
     given = {table: document.get(table, {}) for table in tables}
+    for table, said in given.items():
+        _hold([(isinstance(said, dict), f"{table}: {said!r}: expected a table, [{table}]")])
     rest = {key: value for key, value in own.items() if key != "shape"}
     named = {"name": name, "sample_period_ms": PERIOD_MS, **tables["cluster"], **rest}
     merged = {table: {**said, **given[table]} for table, said in tables.items()}
@@ -113,7 +117,7 @@ def _node(table: dict[str, Any]) -> NodeModel:
     kind = table.get("kind", "")
     if not kind:
         return msgspec.convert(table, NodeModel)
-    known = node_kinds().get(kind)
+    known = node_kinds().get(kind) if isinstance(kind, str) else None
     if known is None:
         raise BadClusterError(f"node.kind: {kind!r}: expected {', '.join(sorted(node_kinds()))}")
     own = {name: value for name, value in table.items() if name != "kind"}
@@ -129,7 +133,8 @@ def _hold(rules: Iterable[tuple[bool, str]]) -> None:
 def _size_rules(cluster: Cluster) -> Iterator[tuple[bool, str]]:
     size = cluster.cluster
     yield 0 < size.nodes <= NODES_MAX, f"cluster.nodes must be 1 to {NODES_MAX}"
-    yield size.sample_period_ms > 0, "cluster.sample_period_ms must be positive"
+    period = 0 < size.sample_period_ms <= DAY_MS
+    yield period, f"cluster.sample_period_ms must be positive, {DAY_MS} at most"
     racks = not size.rack_sizes or sum(size.rack_sizes) == size.nodes
     yield racks, f"cluster.rack_sizes must sum to cluster.nodes, {size.nodes}"
     yield all(count > 0 for count in size.rack_sizes), "cluster.rack_sizes must be positive"
@@ -143,7 +148,13 @@ def _job_rules(cluster: Cluster) -> Iterator[tuple[bool, str]]:
     total = sum(job.nodes for job in jobs)
     yield total <= nodes, f"job.nodes must be {nodes} at most, of all jobs, not {total}"
     for job in jobs:
-        timed = job.step_ms > 0 and job.allreduce_ms > 0
-        yield timed, "job.step_ms, allreduce_ms must be positive"
+        timed = 0 < job.step_ms <= DAY_MS and 0 < job.allreduce_ms <= DAY_MS
+        yield timed, f"job.step_ms, allreduce_ms must be positive, {DAY_MS} at most"
+        waits = (job.shrink_ms, job.start_ms, job.grace_s * 1000)
+        held = all(0 <= each <= DAY_MS for each in waits)  # false of NaN
+        yield held, f"job.shrink_ms, start_ms, grace_s must be 0 to a day, {DAY_MS} ms"
+        counts = (job.checkpoint_steps, job.stall_steps, job.microbatches)
+        counted = all(0 < each <= STEPS_MAX for each in counts)
+        yield counted, f"job.checkpoint_steps, stall_steps, microbatches must be 1 to {STEPS_MAX}"
         small = job.world_min <= cluster.world_of(job)
         yield small, f"job.world_min is larger than the world of {job.name}"

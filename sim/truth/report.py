@@ -26,6 +26,8 @@ ATTRIBUTABLE_PPM: Final = (600_000, 850_000)
 """Where the share of attributable faults must lie. Of 41 public incident reports with a fault in
 them, the files of 31 name the component (756,000 ppm); below it a suite asks for guesses, above it
 real evidence is worse."""
+JUDGED_FAULTS_MIN: Final = 20
+"""Of fewer faults the share proves nothing: one fault alone moves it by more than 5 %."""
 GPU_DAY_MS: Final = 86_400_000
 SILENT: Final = "(silent)"
 
@@ -100,6 +102,7 @@ class Report(msgspec.Struct, kw_only=True, frozen=True):
     decoys_count: int
     attributable: Share
     attributable_in_bounds: bool
+    """Also of fewer than JUDGED_FAULTS_MIN faults."""
     ceiling_top1: Share
     """What an oracle names that sees the hidden state and says only what the log can show."""
     contradictions_count: int
@@ -145,7 +148,6 @@ def report(runs: Sequence[ScoredRun]) -> Report:
     decoys = [each for run in runs for each in run.score.faults if each.is_decoy]
     weighed = [each for each in faults if each.attributable is not None]
     attributable = _share(_is_attributable, weighed)
-    low, high = ATTRIBUTABLE_PPM
     outcomes = Counter(outcome_of(each) for each in faults)
     known = [each for each in faults if _is_attributable(each)]
     return Report(
@@ -157,7 +159,7 @@ def report(runs: Sequence[ScoredRun]) -> Report:
         faults_count=len(faults),
         decoys_count=len(decoys),
         attributable=attributable,
-        attributable_in_bounds=attributable.ppm is None or low <= attributable.ppm <= high,
+        attributable_in_bounds=_in_bounds(attributable),
         ceiling_top1=_of(sum(each.ceiling.right_count for each in runs), len(weighed)),
         contradictions_count=sum(len(each.contradictions) for each in runs),
         outcomes=dict(sorted(outcomes.items())),
@@ -186,6 +188,12 @@ def report(runs: Sequence[ScoredRun]) -> Report:
         ),
         confusion=_confusion(faults),
     )
+
+
+def _in_bounds(attributable: Share) -> bool:
+    low, high = ATTRIBUTABLE_PPM
+    few = attributable.of < JUDGED_FAULTS_MIN
+    return few or low <= (attributable.ppm or 0) <= high
 
 
 def _only(names: set[str]) -> str:

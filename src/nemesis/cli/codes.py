@@ -5,6 +5,13 @@ from typing import Annotated
 import typer
 
 from nemesis.cli.output import JsonOption, print_json, say
+from nemesis.schemas.errors import NemesisError
+
+
+class NoSuchCodeError(NemesisError):
+    """A code that the catalogue does not hold."""
+
+    exit_code = 3
 
 
 def codes(
@@ -30,4 +37,7 @@ def codes(
             if wanted:
                 say(f"  source: {row.source}")
     if not found:
-        raise typer.Exit(3)
+        raise NoSuchCodeError(
+            f"no code {wanted!r} is known, expected a number such as 79, or xid, sxid, aer, nic",
+            hint="`nemesis codes` lists all of them",
+        )

@@ -10,11 +10,7 @@ from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.planned import KINDS, FaultPlanned
 from nemesis.sim.faults.scenario import BadScenarioError
 from nemesis.sim.faults.symptoms import Fault
-from nemesis.sim.offline import START_NS
 from nemesis.sim.topology.cluster_file import load_cluster
-from nemesis.sim.truth.consistency import contradictions
-from nemesis.sim.truth.ledger import LedgerClosed, LedgerOpened, injected
-from nemesis.sim.truth.ledger_file import Ledger
 from tests.kind_runs import CLUSTER as SMALL
 
 CLUSTER = load_cluster()
@@ -90,31 +86,6 @@ def test_a_kind_needs_nothing_but_its_name_and_a_time(kind: str) -> None:
     assert fault.culprit
     assert bool(fault.components) == (planned.answer != "nothing")
     assert bool(fault.classes) == bool(fault.actions) == bool(fault.components)
-
-
-def test_five_hundred_incidents_of_all_kinds_do_not_contradict_themselves() -> None:
-    seeds = range(1, 9)
-    faults = [
-        injected(fault, START_NS)
-        for kind in KINDS
-        for seed in seeds
-        for fault in plan_faults(
-            SMALL, [msgspec.convert({"kind": kind, "after_s": 1.0}, FaultPlanned)], seed
-        )
-    ]
-    assert len(faults) >= 500
-    opened = LedgerOpened(
-        scenario="all",
-        seed=1,
-        cluster=SMALL.cluster.name,
-        nodes_count=6,
-        gpus_count=12,
-        start_ns=START_NS,
-        params_sha256="",
-        nemesis_version="",
-    )
-    closed = LedgerClosed(at_ns=START_NS + 10**12, entries_count=len(faults) + 1)
-    assert contradictions(Ledger(opened=opened, truths=tuple(faults), closed=closed)) == []
 
 
 def test_a_right_answer_of_ones_own_is_taken_in_place_of_the_kinds() -> None:

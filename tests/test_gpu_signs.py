@@ -3,7 +3,8 @@
 import pytest
 
 from nemesis.schemas.channels import ABSENT, GPU_CHANNELS
-from tests.attribution_log import SECOND_NS, Log, cluster, gpu_block, xid
+from nemesis.schemas.observed import DeviceStateRead
+from tests.attribution_log import SECOND_NS, Log, cluster, gpu_block, gpu_state_block, xid
 
 MUTE = dict.fromkeys(GPU_CHANNELS, ABSENT)
 WELL: dict[str, int] = {}
@@ -72,3 +73,41 @@ def test_a_row_that_could_not_be_replaced_is_named_at_once() -> None:
     poll(log, WELL, {"remap_failed": 1}, seconds=4)
     assert named(log) == ["gpu/n1/0000:1c:00.0"]
     assert (log.last.fault_class, log.last.signature) == ("gpu.memory", "row_remap_failed")
+
+
+def test_a_row_that_waits_for_a_reset_is_told_and_harms_nobody() -> None:
+    log = cluster("n1", "n2")
+    poll(log, WELL, WELL)
+    poll(log, WELL, {"remap_pending": 1}, seconds=4)
+    assert (log.last.fault_class, log.last.signature) == ("gpu.memory", "row_remap_pending")
+
+
+def links(log: Log, *trained: int) -> None:
+    rows = [{"nvlink_recovery_count": each} for each in trained]
+    log.told("device_state", DeviceStateRead, "n1", gpu_count=2, gpu=gpu_state_block(*rows))
+    log.tick(1)
+
+
+def test_nvlinks_that_are_trained_anew_count_from_the_second_time_on() -> None:
+    log = cluster("n1", "n2")
+    for trained in (7, 7, 8):
+        links(log, trained, 0)
+    log.tick(5)
+    assert not log.verdicts
+    links(log, 9, 0)
+    log.tick(5)
+    assert (log.last.fault_class, named(log)) == ("nvlink", [FIRST])
+
+
+def test_packets_that_are_sent_again_count_where_they_are_many_and_often() -> None:
+    for replays, names in (
+        ((5, 12, 40), []),
+        ((500, 500, 500), []),
+        ((500, 1_500, 1_500), [FIRST]),
+    ):
+        log = cluster("n1", "n2")
+        poll(log, WELL, WELL)
+        for each in replays:
+            poll(log, {"nvlink_replay_count": each}, WELL, seconds=2)
+        log.tick(5)
+        assert list(dict.fromkeys(named(log))) == names

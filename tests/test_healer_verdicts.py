@@ -8,7 +8,7 @@ from nemesis.processors.healer.state import HealerState, JobState, Pending, Verd
 from nemesis.processors.healer.verdicts import blames_restarted, read_verdict
 from nemesis.schemas.codes import Action, FaultClass, Signature
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
-from nemesis.schemas.done import AttemptStarted
+from nemesis.schemas.done import AttemptCompleted, AttemptStarted
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import Culprit, FaultAttributed
 from nemesis.schemas.operated import BreakerReset, JobSubmitted, PauseSet
@@ -53,6 +53,36 @@ def test_a_verdict_on_a_class_alone_is_known_enough(cell: Cell) -> None:
 def test_ranks_that_a_verdict_names_come_before_those_of_its_nodes(cell: Cell) -> None:
     cell.blame("host.memory", 3, culprits=N1)
     assert cell.last(QuiesceDecided).dead_ranks == (3,)
+
+
+def test_of_a_rack_without_power_all_nodes_are_lost(cell: Cell) -> None:
+    rack = (Culprit(kind="rack", id="rack/r1"),)
+    cell.blame("unknown", culprits=rack, victims=("node/n1", "node/n3"))
+    assert cell.last(QuiesceDecided).dead_ranks == (2, 3, 6, 7)
+
+
+def recovering(cell: Cell) -> str:
+    """A recovery that somebody carries out, by its decision."""
+    cell.blame("gpu.driver", 3)
+    cell.carry_out()
+    decided: str = cell.last(RecoveryDecided).decision
+    cell.attempt(AttemptStarted, decided, deadline_ns=cell.now_ns + 30 * SECOND_NS)
+    return decided
+
+
+def test_a_fault_that_comes_during_a_recovery_is_answered_after_it() -> None:
+    cell = made(ACT, spares=("s0", "s1"))
+    decided = recovering(cell)
+    cell.blame("gpu.driver", 5, node="n2", incident="i-2")
+    cell.attempt(AttemptCompleted, decided)
+    assert cell.last(QuiesceDecided).dead_ranks == (5,)
+
+
+def test_advice_that_comes_during_a_recovery_is_said_after_it(cell: Cell) -> None:
+    decided = recovering(cell)
+    cell.blame("network.config", culprits=(NIC,), incident="i-2")
+    cell.attempt(AttemptCompleted, decided)
+    assert cell.last(RecoveryDecided).action == "fix_config"
 
 
 @pytest.mark.parametrize(

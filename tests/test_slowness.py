@@ -102,6 +102,16 @@ def test_a_gpu_that_is_braked_or_clocked_low_is_a_straggler_of_its_own() -> None
         assert (job.named, job.log.last.fault_class) == (["gpu/n3/0000:1c:00.0"], "straggler.gpu")
 
 
+@pytest.mark.parametrize("reasons", [0x2, 0x4])
+def test_a_power_cap_or_a_set_clock_counts_where_the_neighbours_have_none(reasons: int) -> None:
+    held = {**WORKING, "clock_event_reasons": reasons}
+    for rows, names in (([WORKING, held], ["gpu/n3/0000:1c:00.0"]), ([held, held], [])):
+        job = slowed()
+        job.gpus["n3"] = rows
+        job.run(20)
+        assert [each.id for verdict in job.verdicts for each in verdict.culprits] == names
+
+
 def test_a_busy_host_is_named_and_its_gpus_are_spared() -> None:
     job = slowed(4)
     job.slow[5] = 300

@@ -19,8 +19,9 @@ from nemesis.processors.attribution import placing
 from nemesis.processors.attribution.certainty import CLASS_PPM_MIN, NAMED_PPM_MIN
 from nemesis.processors.attribution.exits import is_own_death, signal_of
 from nemesis.processors.attribution.findings import RANK_EXITED, Finding, Proof
-from nemesis.processors.attribution.gpu_signs import take_gpu_signs
+from nemesis.processors.attribution.gpu_signs import take_gpu_signs, take_host_signs, take_nvlinks
 from nemesis.processors.attribution.holdback import Held
+from nemesis.processors.attribution.host_signs import host_block
 from nemesis.processors.attribution.incidents import LINK_KINDS, Clue, Exit, Incident
 from nemesis.processors.attribution.kernel_messages import parse
 from nemesis.processors.attribution.kernel_rules import DOUBLE_BIT_XID, role_of
@@ -153,6 +154,10 @@ class Attribution:
         state.log_time_ns = fact.log_time_ns  # that of the samples too: a tick would have read them
         if fact.kind == "device_state":
             state.device_states.take(fact)
+            trained = state.nvlinks.risen(fact)
+            if trained:
+                self._read_samples()
+                take_nvlinks(state, fact, trained)
             return
         changed = [each for each in (state.links, state.pauses) if not each.take_quiet(fact)]
         if changed:
@@ -210,6 +215,7 @@ class Attribution:
         state.log_time_ns = facts[-1].log_time_ns
         state.hearing.heard_samples(facts)
         take_gpu_signs(state, stacked(facts, gpu_block))
+        take_host_signs(state, stacked(facts, host_block))
         nics = stacked([fact for fact in facts if not fact.late], nic_block)
         state.links.take_samples(nics, state.inventory)
         state.pauses.take_samples(nics, state.inventory)

@@ -1,4 +1,4 @@
-"""GPU memory counters in samples, and GPUs that cannot be read any more.
+"""GPU memory and NVLink counters in samples, and GPUs that cannot be read any more.
 
 They back up what a kernel log says; what they prove where no kernel log is read stands in
 gpu_sign_findings.py.
@@ -18,7 +18,11 @@ _SAID: Final = {
     "sram_ue_count": "uncorrectable errors in its SRAM",
     "remap_pending": "a row remap pending",
     "remap_failed": "a failed row remap",
+    "nvlink_replay_count": "packets sent again over its NVLinks",
 }
+# a packet or two are sent again on any link; DCGM's health check has a failure at 100 flits with a
+# wrong checksum a second (DCGM_LIMIT_MAX_NVLINK_CRC_ERROR, dcgm_structs.h)
+_RISE_MIN: Final = {"nvlink_replay_count": 100}
 _COLUMNS: Final = tuple(GPU_CHANNELS.index(name) for name in _SAID)
 _USUAL: Final = (0,) * len(_SAID)
 UNREADABLE: Final = "unreadable"
@@ -62,6 +66,6 @@ def _compared(fact: Fact, old: Block, new: Block) -> Iterator[Risen]:
         for row, (was, now) in enumerate(
             zip(old[:, at].tolist(), new[:, at].tolist(), strict=True)
         ):
-            if now > was != ABSENT:
+            if was != ABSENT and now - was >= _RISE_MIN.get(name, 1):
                 says_all = f"its counters show {says}: {was} before, {now} now"
                 yield Risen(fact, row, name, says_all)

@@ -3,6 +3,8 @@
 Why: a node's kernel log may not be read, and a GPU that fell off the bus or lost memory shows in
 its counters all the same. How: a GPU of which nothing can be read while its neighbours answer is
 lost to its driver; a row that could not be replaced is NVML's own word for a GPU to be replaced;
+one that waits for a reset harms nobody yet; NVLinks that lose packets or are trained anew count
+from the second time on;
 errors that were not corrected count only with the end of the very rank that ran on it. What a
 kernel log says of the same node outranks all of it.
 
@@ -13,14 +15,18 @@ mgmt (row remapping failure: the GPU is to be replaced).
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.counters import UNREADABLE
-from nemesis.processors.attribution.findings import GPU_SHOWS, Finding
+from nemesis.processors.attribution.findings import GPU_SHOWS, REMAP_PENDING, Finding
 from nemesis.processors.attribution.incidents import Incident, Support
 from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.nvlink_signs import TRAINED, TRAINED_OFTEN
 from nemesis.schemas.codes import FaultClass, Signature
 
 PARTS_MAX: Final = 2  # more of one node at once: what they share is at fault
+_NVLINK: Final = (TRAINED, TRAINED_OFTEN, "nvlink_replay_count")
 _UNCORRECTED: Final = ("dram_ue_count", "sram_ue_count")
 
 
@@ -33,17 +39,34 @@ def judge_gpu_signs(incident: Incident, inventory: Inventory) -> list[Finding]:
         each for each in incident.supports if each.name in _UNCORRECTED and each.component in ended
     ]
     failed = [each for each in incident.supports if each.name == "remap_failed"]
-    mute = [each for each in incident.supports if each.name == UNREADABLE]
     found: list[Finding] = []
+    pending = [each for each in incident.supports if each.name == "remap_pending"]
+    found += _nvlinks(incident.supports)
+    mute = [each for each in incident.supports if each.name == UNREADABLE]
     if failed:
         how = "could not replace a bad row of memory"
         found.append(_finding(failed, "gpu.memory", how, "row_remap_failed"))
     elif felt:
         how = "counted an uncorrectable memory error, and its rank ended with it"
         found.append(_finding(felt, "gpu.memory", how))
+    elif pending:
+        how = "will replace a bad row of memory at its next reset"
+        waits = _finding(pending, "gpu.memory", how, "row_remap_pending")
+        found.append(replace(waits, level=REMAP_PENDING))
     if mute and len({each.component for each in mute}) <= PARTS_MAX:
         found.append(_finding(mute, "gpu.off_bus", "cannot be read any more, its neighbours can"))
     return found
+
+
+def _nvlinks(supports: Sequence[Support]) -> list[Finding]:
+    """Links of one GPU that were in trouble several times; of a switch, many GPUs would tell."""
+    shown = [each for each in supports if each.name in _NVLINK]
+    named = [(each.component, each.name) for each in shown]
+    gpus = {gpu for gpu, name in named if name == TRAINED_OFTEN or named.count((gpu, name)) > 1}
+    if not gpus or len({each.component for each in shown}) > PARTS_MAX:
+        return []
+    own = [each for each in shown if each.component in gpus]
+    return [_finding(own, "nvlink", "loses its NVLinks, or packets on them, again and again")]
 
 
 def _finding(

@@ -185,7 +185,7 @@ def _gpus(
     gpus = [components.gpu(node, inventory.gpus[node][row]) for row in rows]
     heat = all(2 * seen.gpus[row].thermal_count >= seen.gpus[row].polls_count for row in rows)
     fault_class: FaultClass = "gpu.thermal" if heat else "straggler.gpu"
-    why = "throttles for heat" if heat else "runs below the clock of its neighbours"
+    why = "throttles for heat" if heat else "holds its clocks down, unlike its neighbours"
     culprits = sorted(gpus) if len(gpus) <= PARTS_MAX else [components.node(node)]
     what = " and ".join(culprits) if len(gpus) <= PARTS_MAX else f"{len(gpus)} GPUs of {node}"
     return Finding(

@@ -22,6 +22,8 @@ from nemesis.schemas.facts import Fact
 
 THERMAL_BITS: Final = 0x20 | 0x40  # software and hardware thermal slowdown
 BRAKE_BITS: Final = 0x8 | 0x80  # hardware slowdown, hardware power brake
+# application clocks, the driver's power cap: usual where all GPUs have it, a cause where one has
+SET_BITS: Final = 0x2 | 0x4
 IDLE_BIT: Final = 0x1
 LOW_CLOCK_PPM: Final = 900_000  # of the median of the node's GPUs; they scatter by 2 %
 LIMITS_PPM: Final = {
@@ -106,10 +108,12 @@ def _take_gpus(node: NodeSlowness, fact: Fact) -> None:
         if clock != ABSENT and not (reason != ABSENT and reason & IDLE_BIT)
     )
     median = working[len(working) // 2] if working else 0
-    for row, (clock, reason) in enumerate(zip(clocks, reasons, strict=True)):
-        bits = 0 if reason == ABSENT else reason
+    masks = [0 if reason == ABSENT else reason for reason in reasons]
+    # what most GPUs of a node say is how the node is, and slows none of them apart
+    odd_bits = SET_BITS & ~_most_have(masks)
+    for row, (clock, bits) in enumerate(zip(clocks, masks, strict=True)):
         is_low = clock > 0 and clock * 1_000_000 < median * LOW_CLOCK_PPM
-        if bits & IDLE_BIT or not (bits & (THERMAL_BITS | BRAKE_BITS) or is_low):
+        if bits & IDLE_BIT or not (bits & (THERMAL_BITS | BRAKE_BITS | odd_bits) or is_low):
             continue
         says = f"its clock is {clock} MHz (the node's median: {median}), reasons {bits:#x}"
         temp = int(table[row, _TEMP])
@@ -120,6 +124,12 @@ def _take_gpus(node: NodeSlowness, fact: Fact) -> None:
         gpu.proof = proof
         gpu.polls_count += 1
         gpu.thermal_count += bool(bits & THERMAL_BITS)
+
+
+def _most_have(masks: Sequence[int]) -> int:
+    """The bits of SET_BITS that more than half of the GPUs have."""
+    bits = (bit for bit in (0x2, 0x4) if 2 * sum(bool(each & bit) for each in masks) > len(masks))
+    return sum(bits)
 
 
 def _take_host(node: NodeSlowness, fact: Fact) -> None:

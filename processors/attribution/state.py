@@ -8,9 +8,11 @@ from nemesis.processors.attribution.counters import Counters
 from nemesis.processors.attribution.device_states import DeviceStates
 from nemesis.processors.attribution.differences import Differences
 from nemesis.processors.attribution.holdback import HoldBack, Surroundings
+from nemesis.processors.attribution.host_signs import HostCounters
 from nemesis.processors.attribution.incidents import Support
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.links import Links
+from nemesis.processors.attribution.nvlink_signs import NvlinkStates
 from nemesis.processors.attribution.open_incidents import Incidents
 from nemesis.processors.attribution.pauses import Pauses
 from nemesis.processors.attribution.recorders import Recorders
@@ -33,6 +35,8 @@ class State(msgspec.Struct):
     recorders: Recorders = msgspec.field(default_factory=Recorders)
     hearing: Hearing = msgspec.field(default_factory=Hearing)
     counters: Counters = msgspec.field(default_factory=Counters)
+    host_counters: HostCounters = msgspec.field(default_factory=HostCounters)
+    nvlinks: NvlinkStates = msgspec.field(default_factory=NvlinkStates)
     links: Links = msgspec.field(default_factory=Links)
     trunks: Trunks = msgspec.field(default_factory=Trunks)
     pauses: Pauses = msgspec.field(default_factory=Pauses)

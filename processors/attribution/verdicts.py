@@ -24,6 +24,7 @@ from nemesis.processors.attribution.findings import (
     Proof,
 )
 from nemesis.processors.attribution.gpu_sign_findings import judge_gpu_signs
+from nemesis.processors.attribution.host_sign_findings import judge_host_signs
 from nemesis.processors.attribution.incidents import Clue, Incident, Silence
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_findings import judge_kernel
@@ -56,6 +57,7 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
     found += [each for each in (exited, stuck) if each is not None]
     found += incident.told.values()
     found += judge_gpu_signs(incident, inventory)
+    found += judge_host_signs(incident)
     if incident.silences:
         found.append(_silent(incident.silences, inventory))
     killed = {each.pid for each in incident.exits if each.pid}

@@ -293,7 +293,8 @@ def regroup(state: HealerState, job: JobState, done: Pending) -> None:
     job.silent = tuple(rank for rank in job.silent if rank not in replaced)
     job.answered = ()  # by shadows of before; whoever goes on now is alive
     job.ahead = {}
-    settle(state, job, done.action, all_of_them=False)
+    untouched = job.view().members - replaced
+    settle(state, job, done.action, all_of_them=False, untouched=untouched)
     close(job)
 
 

@@ -39,7 +39,9 @@ def read_verdict(job: JobState, verdict: FaultAttributed, fact: Fact) -> Verdict
         # a port serves the node whose ranks are named with it
         view = job.view()
         bad = sorted({*bad, *(view.node_of(rank) for rank in view.members.intersection(ranks))})
-    if not ranks and any(each.kind == "node" for each in verdict.culprits):
+    if any(each.kind == "rack" for each in verdict.culprits):
+        bad = sorted({node for each in verdict.victims if (node := node_of(each))})
+    if not ranks and any(each.kind in ("node", "rack") for each in verdict.culprits):
         ranks = tuple(sorted(job.view().ranks_on(bad)))
     return Verdict(
         incident=verdict.incident,
@@ -167,15 +169,28 @@ def first_rung(policy: Policy, verdict: Verdict) -> int:
     return RANK_OF[_rungs(policy, verdict)[0] if verdict.known else "collect_more"]
 
 
-def settle(state: HealerState, job: JobState, action: Action, *, all_of_them: bool) -> None:
+def settle(
+    state: HealerState,
+    job: JobState,
+    action: Action,
+    *,
+    all_of_them: bool,
+    untouched: frozenset[int] = frozenset(),
+) -> None:
     """Put away the verdicts that an action answers: those that it cures, and those whose ranks
     left the job or the bad node; `all_of_them` where it was only said. A failure to come is cured
-    by leaving alone: a greater recovery for another reason leaves the rank where it is."""
+    by leaving alone: a greater recovery for another reason leaves the rank where it is. Nor is a
+    fault cured whose ranks go on `untouched`: it came after the recovery had been decided. What is
+    for people to do is said to them, unless whom it is about has left."""
     left: list[Verdict] = []
     for verdict in job.verdicts:
         asked = first_rung(state.policy, verdict)
+        blamed = _blamed(job, verdict)
         met = RANK_OF[action] >= asked and not verdict.predicted
-        cured = met or not _blamed(job, verdict)
+        replaces = asked >= RANK_OF["restart_rank"] and not blamed.isdisjoint(untouched)
+        cured = (met and not replaces) or not blamed
+        if not all_of_them and not _regroups(state.policy, verdict):
+            cured = bool(verdict.ranks) and not blamed
         if verdict.known and (all_of_them or cured):
             job.settled.pop(verdict.incident, None)
             job.settled[verdict.incident] = (verdict.revision, max(asked, RANK_OF[action]))

@@ -120,7 +120,7 @@ class LoaderStall(OnRank, kw_only=True, frozen=True, tag="loader-stall"):
     RIGHT: ClassVar[Answer] = Right(
         classes=("dataloader",),
         components=("{rank}", "{node}"),
-        actions=("watch", "fix_program", "rebalance", "none"),
+        actions=("watch", "fix_program", "fix_config", "rebalance", "none"),
     )
 
     wait_ms: Annotated[int, msgspec.Meta(ge=10, le=600_000)] = 900

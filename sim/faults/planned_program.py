@@ -37,7 +37,7 @@ class IllegalAccess(Planned, kw_only=True, frozen=True, tag="illegal-access"):
     RIGHT: ClassVar[Answer] = Right(
         classes=("app.program",),
         components=_PROGRAM,
-        actions=("fix_program", "restart_job"),
+        actions=("fix_program", "restart_job", "restart_rank"),
         harmless=("{ranks}",),
     )
 
@@ -60,7 +60,15 @@ class NanLoss(OnRank, kw_only=True, frozen=True, tag="nan-loss"):
     RIGHT: ClassVar[Answer] = Right(
         classes=("silent_corruption", "app.program"),
         components=("{rank}", "{gpu}", *_PROGRAM),
-        actions=("shrink", "swap_node", "cordon_node", "restart_job", "fix_program"),
+        # nothing tells a NaN of the program from one that its GPU made
+        actions=(
+            "shrink",
+            "swap_node",
+            "cordon_node",
+            "drain_node",
+            "restart_job",
+            "fix_program",
+        ),
     )
 
 

@@ -82,6 +82,13 @@ def test_advice_that_comes_during_a_recovery_is_said_after_it(cell: Cell) -> Non
     decided = recovering(cell)
     cell.blame("network.config", culprits=(NIC,), incident="i-2")
     cell.attempt(AttemptCompleted, decided)
+    said = cell.last(RecoveryDecided)
+    assert (said.action, said.incident) == ("fix_config", "i-2")
+
+
+def test_a_fault_without_a_rank_to_take_out_keeps_no_advice_from_people(cell: Cell) -> None:
+    cell.blame("app.program", node="")
+    cell.blame("network.config", culprits=(NIC,), incident="i-2")
     assert cell.last(RecoveryDecided).action == "fix_config"
 
 

@@ -296,6 +296,8 @@ def regroup(state: HealerState, job: JobState, done: Pending) -> None:
     untouched = job.view().members - replaced
     settle(state, job, done.action, all_of_them=False, untouched=untouched)
     close(job)
+    if job.verdicts:  # what it did not cure is answered next
+        job.incident, job.cause = job.verdicts[0].incident, (job.verdicts[0].seq,)
 
 
 def adopt_membership(job: JobState, reported: MembershipReported) -> None:

@@ -119,6 +119,10 @@ def fault_of(state: HealerState, job: JobState) -> Fault:
             dead |= _blamed(job, verdict)
         if worst is None or first_rung(state.policy, verdict) > first_rung(state.policy, worst):
             worst = verdict
+    advice = [each for each in job.verdicts if each.known and not _regroups(state.policy, each)]
+    if not dead and advice and not (worst and worst.predicted):
+        # a fault without a rank to take out waits for one, and keeps no advice from people
+        worst = max(advice, key=lambda each: first_rung(state.policy, each))
     return Fault(
         fault_class="unknown" if worst is None else worst.fault_class,
         signature="" if worst is None else worst.signature,

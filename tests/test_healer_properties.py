@@ -79,12 +79,15 @@ REVISING = (
 
 def newest(cell: Cell) -> Any:
     """The newest decision that an actor would carry out, as it lies in the log."""
-    revision, found = 0, None
+    revision, found, claimed = 0, None, False
     for record in cell.records:
         data = Input(record).decoded()
         if isinstance(data, QuiesceDecided | RecoveryDecided):
             effective = data.mode != "shadow" and data.job_revision == revision
-            found = data if effective else found
+            found, claimed = (data, False) if effective else (found, claimed)
+        claimed = claimed or isinstance(data, AttemptStarted)
+        if isinstance(data, RecoveryWithheld) and not claimed:
+            found = None  # nobody may begin with it any more
         if isinstance(data, REVISING):
             revision = record.seq
     return found

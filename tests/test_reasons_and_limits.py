@@ -78,6 +78,15 @@ def test_heat_that_dcgm_warns_of_is_of_the_gpu_above_it(tmp_path: Path) -> None:
     assert summary(answer) == ("attributed", "gpu.thermal", ["gpu/localhost/3"])
 
 
+def test_links_that_dcgm_shows_down_on_one_gpu_are_its_own(tmp_path: Path) -> None:
+    table = "|  NvLink Link Status  |\nGPUs:\n" + "".join(
+        f"    gpuId {gpu}:\n        {'D' if gpu == 2 else 'U'} U X _\n" for gpu in range(8)
+    )
+    answer = told(tmp_path, links=table)
+    assert summary(answer) == ("attributed", "nvlink", ["gpu/localhost/2"])
+    assert told(tmp_path, links=table.replace("D U", "U U")).verdict == "no-fault"
+
+
 def test_other_warnings_of_dcgm_name_nobody(tmp_path: Path) -> None:
     assert told(tmp_path, health=health("Warning", "PCIe")).culprits == []
 
@@ -87,6 +96,8 @@ def test_other_warnings_of_dcgm_name_nobody(tmp_path: Path) -> None:
     [
         "2026-01-01 00:00:00 FATAL engine: could not go on",
         "ERROR:some.module:it went wrong",
+        "[63.0] error: *** STEP 63.0 STEPD TERMINATED ON a6 DUE TO JOB NOT ENDING WITH SIGNALS ***",
+        "_job_complete: JobId=7 WTERMSIG 9",
         "a watcher saw Xid 119 somewhere",
         "RuntimeError: assertion of the sampler failed",
         "fork: Cannot allocate memory",

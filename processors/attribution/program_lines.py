@@ -40,6 +40,7 @@ _TROUBLE: Final = re.compile(
     r"|fallen off the bus|GPU is lost|NCCL WARN|NCCL ERROR|Illegal instruction|Unknown Error"
     r"|nvidia-smi has failed|loss.*\b(?:nan|inf)\b|\bnot responding\b|NODE_FAIL|CrashLoopBackOff"
     r"|Unexpected result (?:nan|inf)\b|\bfound NaN\b|\b(?:FATAL|CRITICAL)\b|\bERROR[]:]"
+    r"|STEPD TERMINATED|CANCELLED AT\b|\bWTERMSIG [1-9]|slurm\w+: error"
     r"|Evicted|exitcode\s*: [1-9]|srun: error|\bXid[ =]\d|Cannot allocate memory|\bKilled\b"
     r"|[Oo]ut of memory|[Aa]ssertion\b.*\bfailed|is killed by signal|CUDA initialization"
 )

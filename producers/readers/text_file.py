@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from nemesis.producers.readers.gpu.dcgm import Dcgm
+from nemesis.producers.readers.gpu.dcgm_links import DcgmLinks
 from nemesis.producers.readers.gpu.nvidia_smi_query import NvidiaSmiQuery
 from nemesis.producers.readers.gpu.nvidia_smi_table import NvidiaSmiTable
 from nemesis.producers.readers.gpu.nvidia_smi_xml import NvidiaSmiXml
@@ -55,6 +56,7 @@ READERS: Final[tuple[Callable[[], Reader], ...]] = (
     NvidiaSmiXml,
     NvidiaSmiTable,
     Dcgm,
+    DcgmLinks,
     Adapters,
     NvidiaSmiQuery,
     Units,

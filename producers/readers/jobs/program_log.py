@@ -63,7 +63,7 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
         "scheduler",
         re.compile(
             r"slurm(?:d|ctld|stepd)\b|JobState=|OOMKilled|OUT_OF_MEMORY|NODE_FAIL|CANCELLED|PREEMPTED"
-            r"|[Nn]ode failure on|not responding|DeadlineExceeded"
+            r"|WTERMSIG [1-9]|STEPD TERMINATED|[Nn]ode failure on|not responding|DeadlineExceeded"
             r"|DUE TO TIME LIMIT|\bEvicted\b|low on resource|FailedScheduling|BackOff"
             r"|NodeNotReady|Preempt"
         ),

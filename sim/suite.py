@@ -9,6 +9,7 @@ import hashlib
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from typing import Final
 import msgspec
 
 import nemesis
+from nemesis.schemas.errors import NemesisError
 from nemesis.sim.offline import START_NS, run_offline
 from nemesis.sim.params import DEFAULT, load_params
 from nemesis.sim.recorded import write_recording
@@ -31,6 +33,12 @@ QUANTUM_NS: Final = 200_000_000
 CODE: Final = ("processors", "producers", "schemas", "sim")
 """Whose change may change a run."""
 HASH_CHARS: Final = 12
+
+
+class CannotKeepError(NemesisError):
+    """A folder that takes no runs."""
+
+    exit_code = 2
 
 
 class Options(msgspec.Struct, kw_only=True, frozen=True):
@@ -50,8 +58,15 @@ def run_suite(options: Options, *, jobs_count: int) -> Iterator[ScoredRun]:
 
     Raises:
         BadScenarioError: a cluster that the suite draws cannot be broken so.
+        CannotKeepError: the folder refuses.
     """
-    options.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        options.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotKeepError(
+            f"cannot make {options.folder}: {error.strerror}",
+            hint="expected a folder that can be written and has room: name one with --out",
+        ) from error
     first = options.suite.first_seed
     seeds = range(first, first + options.seeds_count)
     work = partial(run_seed, options)
@@ -71,7 +86,8 @@ def run_seed(options: Options, seed: int) -> ScoredRun:
     path = options.folder / f"{seed:05d}.json"
     kept = path.with_suffix(SUFFIX).exists() or not options.keep
     if path.exists() and kept:
-        return msgspec.json.decode(path.read_bytes(), type=ScoredRun)
+        with suppress(msgspec.DecodeError):  # a disk that was full: it is run again
+            return msgspec.json.decode(path.read_bytes(), type=ScoredRun)
     params = options.suite.assumed(load_params(options.params))
     drawn = draw(options.suite, seed, params)
     with tempfile.TemporaryDirectory() as plans:

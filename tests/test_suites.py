@@ -8,7 +8,7 @@ import pytest
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.offline import START_NS
 from nemesis.sim.params import DEFAULT, load_params
-from nemesis.sim.suite import Options, folder_of, run_suite
+from nemesis.sim.suite import CannotKeepError, Options, folder_of, run_suite
 from nemesis.sim.truth.consistency import contradictions
 from nemesis.sim.truth.drawn import REAL_KINDS, draw
 from nemesis.sim.truth.ledger import injected
@@ -63,6 +63,30 @@ def test_a_run_that_is_done_is_not_run_again(tmp_path: Path) -> None:
     kept.write_bytes(msgspec.json.encode(msgspec.structs.replace(first, scenario="kept")))
     (again,) = run_suite(options(tmp_path, seeds_count=1), jobs_count=1)
     assert again.scenario == "kept"
+
+
+def test_a_run_whose_file_is_damaged_is_run_again(tmp_path: Path) -> None:
+    (first,) = run_suite(options(tmp_path, seeds_count=1), jobs_count=1)
+    (path,) = tmp_path.glob("*.json")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100])
+    assert list(run_suite(options(tmp_path, seeds_count=1), jobs_count=1)) == [first]
+    assert path.read_bytes() == whole
+
+
+def test_a_folder_that_takes_no_runs_is_told_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        CannotKeepError, match=r"cannot make .*file/runs: Not a directory"
+    ) as refused:
+        next(run_suite(options(tmp_path / "file" / "runs"), jobs_count=1))
+    assert "--out" in refused.value.hint
+
+
+def test_a_run_that_is_not_there_is_called_so(tmp_path: Path) -> None:
+    missing = nemesis("score", str(tmp_path / "nowhere"))
+    assert missing.returncode == 2
+    assert "nowhere: no such file or folder, expected a recording" in missing.stderr
 
 
 def test_other_parameters_have_another_folder(tmp_path: Path) -> None:

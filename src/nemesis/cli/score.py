@@ -54,6 +54,11 @@ def _scored(run: Path, ledger: Path | None) -> "list[ScoredRun]":
     from nemesis.sim.truth.ledger_file import BadLedgerError
     from nemesis.sim.truth.scored import ScoredRun, read_scored, scored
 
+    if not run.exists():
+        raise BadLedgerError(
+            f"{run}: no such file or folder, expected a recording or a folder of runs",
+            hint="`nemesis suite run NAME` says where its runs are kept",
+        )
     if not run.is_dir():
         return [scored(*read_pair(run, ledger))]
     recordings = recordings_in(run)

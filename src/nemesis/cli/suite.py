@@ -37,7 +37,9 @@ def run(
     params: Annotated[
         Path | None, typer.Option(help="Another file of the simulator's parameters.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=0, help="Runs; 0: as many as the suite says.")] = 0,
+    seeds: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Runs; 0: as many as the suite says.")
+    ] = 0,
     jobs: Annotated[int, typer.Option(min=0, help="Processes; 0: one a CPU.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Keep the runs under this folder, not with the cells.")

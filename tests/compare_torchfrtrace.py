@@ -35,7 +35,7 @@ def official(program: str, truth: Truth) -> str:
     for found in re.findall(r"missing ranks: \{([\d, ]+)\}|Culprit rank (\d+)", said):
         ranks.update(int(each) for each in re.findall(r"\d+", " ".join(found)))
     if ranks:
-        return f"{_spelled(frozenset(ranks))} {'right' if ranks == truth.ranks else 'wrong'}"
+        return f"{_spelled(frozenset(ranks))} {'right' if ranks == set(truth.ranks) else 'wrong'}"
     if "annot decide" in said or done.returncode:
         return "cannot decide"
     return "nothing right" if not truth.ranks else "nothing"

@@ -61,7 +61,7 @@ def test_a_recorder_is_read_from_the_socket_that_serves_it(tmp_path: Path) -> No
         def address_string(self) -> str:
             return "a Unix socket"
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     class Server(http.server.HTTPServer):

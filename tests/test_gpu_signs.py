@@ -6,7 +6,7 @@ from nemesis.schemas.channels import ABSENT, GPU_CHANNELS
 from nemesis.schemas.observed import DeviceStateRead
 from tests.attribution_log import SECOND_NS, Log, cluster, gpu_block, gpu_state_block, xid
 
-MUTE = dict.fromkeys(GPU_CHANNELS, ABSENT)
+MUTE: dict[str, int] = {channel: ABSENT for channel in GPU_CHANNELS}
 WELL: dict[str, int] = {}
 FIRST = "gpu/n1/0000:1b:00.0"
 

@@ -19,8 +19,12 @@ from nemesis.sim.truth.defects import draw_defects
 from tests.planned import planned
 
 SECOND = 1_000_000_000
-CLUSTER = replace(load_cluster(), cluster=replace(load_cluster().cluster, nodes=4))
-CLUSTER = replace(CLUSTER, jobs=(replace(CLUSTER.job, nodes=4, world_min=8),))
+_RELEASED = load_cluster()
+CLUSTER = replace(
+    _RELEASED,
+    cluster=replace(_RELEASED.cluster, nodes=4),
+    jobs=(replace(_RELEASED.job, nodes=4, world_min=8),),
+)
 """Four nodes, all in the job."""
 
 

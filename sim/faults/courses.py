@@ -38,7 +38,7 @@ DAY_S: Final = 86_400.0
 REPEATS_MAX: Final = 10_000
 BOOT_NS: Final = 30_000 * MS  # modelled: minutes on a real node
 
-_COURSES: Final[Mapping[str, Callable[[Any, Target, Random], Course]]] = {
+_COURSES: Mapping[str, Callable[[Any, Target, Random], Course]] = {
     "xid79": gpu.xid79,
     "gpu-aer-fatal": gpu.gpu_aer_fatal,
     "xid48": gpu_memory.xid48,

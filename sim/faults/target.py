@@ -173,7 +173,7 @@ def draw_target(cluster: Cluster, fault: Planned, random: Random) -> Target:
         if fault.port:
             node, index = _of_port(cluster, fault.port)
     among = _among(cluster, fault, node)
-    node = random.choice(among) if len(among) > 1 else among[0]
+    node = among[0] if len(among) == 1 else random.choice(among)
     width = len(cluster.node.nics) if isinstance(fault, OnNic) else cluster.ranks_per_node
     if index < 0 and fault.switch and isinstance(fault, OnNic):
         nics = enumerate(cluster.nics_of(node))

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from nemesis.sim.jobs.layout import Layout, Ranks
+from nemesis.sim.jobs.layout import KINDS, Kind, Layout, Ranks
 from nemesis.sim.jobs.network import Network
 from nemesis.sim.jobs.ranks import HELD, NEVER_NS, RUNNING, STARTING, RankTable
 from nemesis.sim.jobs.rings import Place
@@ -115,8 +115,9 @@ class Crews:
         if len(ranks) == self._layout.world:
             return True
         member = self._member(ranks)
-        kinds = {kind for kind, _ in self._uses} & WHOLE_KINDS
-        rows = [member[self._layout.members[kind]] for kind in sorted(kinds)]
+        used = {kind for kind, _ in self._uses}
+        kinds: list[Kind] = [kind for kind in KINDS if kind in used and kind in WHOLE_KINDS]
+        rows = [member[self._layout.members[kind]] for kind in kinds]
         return all(bool((each.all(axis=1) | ~each.any(axis=1)).all()) for each in rows)
 
     def _member(self, ranks: Ranks) -> Flags:

@@ -133,7 +133,9 @@ class _Writer:
 
     def _exchange(self, *messages: Message) -> None:
         ends = {"prev": self._stage == 0, "next": self._stage == self._layout.pp - 1}
-        here = tuple(each for each in messages if not ends[each.rpartition("_")[2]])
+        here: tuple[Message, ...] = tuple(
+            each for each in messages if not ends[each.rpartition("_")[2]]
+        )
         if here:
             self._send("pp", here, host_waits=self._layout.ep == 1)
 

@@ -109,10 +109,12 @@ class _Ring:
         self._seen_ns = min(now_ns, int(job.table.blind_ns[rank]))
         self._stage = int(job.layout.stages[rank])
         self._program = job.programs.programs[self._stage]
-        used = {each.kind for each in self._program}
-        self._used = [kind for kind in KINDS if kind in used]
+        used: set[Kind] = {each.kind for each in self._program}
+        self._used: Final[list[Kind]] = [kind for kind in KINDS if kind in used]
         groups = [job.layout.group_of(rank, kind) for kind in self._used]
-        self._names = {each.kind: (each.name, each.description) for each in groups}
+        self._names: Final[dict[Kind, tuple[str, str]]] = {
+            each.kind: (each.name, each.description) for each in groups
+        }
         steps_count = job.ranks[rank].completed_count
         operations_count = sum(len(each.messages) or 1 for each in self._program)
         past = [each for each in job.recent if job.took_part(rank, each)]

@@ -27,7 +27,7 @@ class ProgramTable:
         self.programs: Final = tuple(programs)
         self.lengths: Final = np.array([len(each) for each in programs], np.int64)
         shape = (len(programs), int(self.lengths.max()) + 1)
-        used = {
+        used: set[tuple[Kind, Pattern]] = {
             (each.kind, pattern_of(each.name, math.prod(each.sizes_in)))
             for program in programs
             for each in program

@@ -46,7 +46,7 @@ class Poller:
         seeing = [(row, witness) for row, witness in due if witness is not None]
         rows = np.array([row for row, _ in seeing], np.int64)
         witnesses = [witness for _, witness in seeing]
-        names = [self._nodes[row] for row in rows.tolist()]
+        names: list[str] = [self._nodes[row] for row, _ in seeing]
         loads, steps = _ranks(witnesses, names, now_ns)
         polled = self._world.poll(rows, loads)
         for witness, gpu, nic, host, own in zip(

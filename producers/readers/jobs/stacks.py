@@ -34,7 +34,8 @@ class Stacks:
             done = self._done()
             self._pid = int(match[1] or match[2])
             return done
-        if (match := _PY_THREAD.match(text)) or (gdb := _GDB_THREAD.match(text)):
+        match, gdb = _PY_THREAD.match(text), _GDB_THREAD.match(text)
+        if match or gdb:
             done = self._done()
             self._head = line
             if match:

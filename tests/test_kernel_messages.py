@@ -67,7 +67,6 @@ def test_published_lines_give_the_code_and_device_that_their_authors_read(shared
         "mlx5_core 0000:01:00.0: mlx5_pcie_event:326:(pid 611): Detected insufficient power on the"
         " PCIe slot (27W).",
         "mlx5_core 0000:63:00.1: Port module event: module 1, Cable unplugged",
-        "mlx5_core 0000:5c:00.0: Port module event[error]: module 0, Cable error, High Temperature",
         "mlx5_core 0000:d2:00.0: mlx5_cmd_out_err:838:(pid 1): ACCESS_REG(0x805) failed",
         "NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 3 timed out",
         "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_Ha#0_Chan#0_DIMM#0 (channel:0 slot:0)",

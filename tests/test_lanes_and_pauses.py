@@ -4,23 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from nemesis.cli.triage import triage_paths
-from nemesis.views.triage_answer import Triage
+from tests.told import summary, told
 
 GPU = "3D controller: NVIDIA Corporation GX100 (rev a1)"
 NIC = "Ethernet controller: Some Adapter [X-9]"
-
-
-def told(tmp_path: Path, files: dict[str, str]) -> Triage:
-    for name, content in files.items():
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(content)
-    return triage_paths([tmp_path])
-
-
-def summary(answer: Triage) -> tuple[str, str, list[str]]:
-    return answer.verdict, answer.fault_class, [each.id for each in answer.culprits]
 
 
 def device(bus: int, what: str, lanes: int, of: int = 16) -> str:

@@ -4,25 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from nemesis.cli.triage import triage_paths
-from nemesis.views.triage_answer import Triage
+from tests.told import summary, told
 
 WAITS = (
     "[rank0]:[E ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: "
     "WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=60000) ran for 60001\n"
 )
-
-
-def told(tmp_path: Path, files: dict[str, str]) -> Triage:
-    for name, content in files.items():
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(content)
-    return triage_paths([tmp_path])
-
-
-def summary(answer: Triage) -> tuple[str, str, list[str]]:
-    return answer.verdict, answer.fault_class, [each.id for each in answer.culprits]
 
 
 def interface(mtu: int, name: str = "rail0") -> str:

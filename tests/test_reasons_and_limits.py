@@ -4,19 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nemesis.cli.triage import triage_paths
 from nemesis.producers.readers.kernel_line import parse_line
-from nemesis.views.triage_answer import Triage
-
-
-def told(tmp_path: Path, **files: str) -> Triage:
-    for name, content in files.items():
-        (tmp_path / name).write_text(content)
-    return triage_paths([tmp_path])
-
-
-def summary(answer: Triage) -> tuple[str, str, list[str]]:
-    return answer.verdict, answer.fault_class, [each.id for each in answer.culprits]
+from tests.told import summary, told
 
 
 @pytest.mark.parametrize(

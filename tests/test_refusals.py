@@ -4,22 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from nemesis.cli.triage import triage_paths
 from nemesis.producers.readers.kernel_line import parse_line
 from nemesis.producers.readers.notes import text_line
-from nemesis.views.triage_answer import Triage
+from tests.told import summary, told
 
 GPU = "GPU-01234567-89ab-cdef-0123-456789abcdef"
-
-
-def told(tmp_path: Path, **files: str) -> Triage:
-    for name, content in files.items():
-        (tmp_path / name).write_text(content)
-    return triage_paths([tmp_path])
-
-
-def summary(answer: Triage) -> tuple[str, str, list[str]]:
-    return answer.verdict, answer.fault_class, [each.id for each in answer.culprits]
 
 
 def test_a_shared_memory_segment_that_finds_no_room_is_a_setting_and_no_disk(

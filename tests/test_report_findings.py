@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from nemesis.cli.triage import triage_paths
 from nemesis.processors.attribution.attribution import Attribution
 from nemesis.producers.readers.memory_log import SECOND_NS, MemoryLog
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.schemas.observed import LogLineWritten
 from nemesis.views.triage_answer import Triage
+from tests.told import told
 
 START_NS = 1_700_000_000 * SECOND_NS
 WATCHDOG = (
@@ -19,12 +19,6 @@ WATCHDOG = (
     "timeout: WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn={size}, NumelOut={size}, "
     "Timeout(ms)=60000) ran for 60001 milliseconds before timing out.\n"
 )
-
-
-def told(tmp_path: Path, **files: str) -> Triage:
-    for name, content in files.items():
-        (tmp_path / name).write_text(content)
-    return triage_paths([tmp_path])
 
 
 def timeouts(*sizes: int, seq: int = 900) -> str:

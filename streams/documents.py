@@ -47,3 +47,19 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise BadDocumentError(f"{path}: {error}") from error
     except RecursionError as error:
         raise BadDocumentError(f"{path}: nested too deeply") from error
+
+
+def document_named(folder: Path, name: str, what: str) -> Path:
+    """The TOML file of that name in a folder of the release, or anybody's if it ends in .toml.
+
+    Raises:
+        BadDocumentError: the folder holds no such `what`.
+    """
+    if name.endswith(".toml"):
+        return Path(name)
+    known = [each.stem for each in sorted(folder.glob("*.toml"))]
+    if name not in known:
+        raise BadDocumentError(
+            f"no {what} {name!r}, expected a file ending in .toml or one of: {', '.join(known)}"
+        )
+    return folder / f"{name}.toml"

@@ -14,7 +14,7 @@ from nemesis.schemas.errors import NemesisError
 from nemesis.sim.faults.plan import Seconds
 from nemesis.sim.faults.planned import KINDS, FaultPlanned
 from nemesis.sim.truth.assertions import Assertion, unknown
-from nemesis.streams.documents import BadDocumentError, read_toml
+from nemesis.streams.documents import BadDocumentError, document_named, read_toml
 
 FOLDER: Final = Path(__file__).parent.parent / "scenarios"
 VALUE_CHARS_MAX: Final = 60
@@ -106,14 +106,10 @@ def scenario_named(name: str) -> Scenario:
     Raises:
         BadScenarioError: there is none, or it cannot be run.
     """
-    if name.endswith(".toml"):
-        return load_scenario(Path(name))
-    path = FOLDER / f"{name}.toml"
-    known = [each.stem for each in sorted(FOLDER.glob("*.toml"))]
-    if name not in known:
-        raise BadScenarioError(
-            f"no scenario {name!r}, expected a file ending in .toml or one of: {', '.join(known)}"
-        )
+    try:
+        path = document_named(FOLDER, name, "scenario")
+    except BadDocumentError as error:
+        raise BadScenarioError(error.message) from error
     return load_scenario(path)
 
 

@@ -17,7 +17,7 @@ from nemesis.sim.faults.rates import distribution_named
 from nemesis.sim.params import Params, changed, load_params
 from nemesis.sim.topology.fabric import FabricModel
 from nemesis.sim.topology.node import node_kinds
-from nemesis.streams.documents import BadDocumentError, read_toml
+from nemesis.streams.documents import BadDocumentError, document_named, read_toml
 
 FOLDER: Final = Path(__file__).parent.parent / "suites"
 
@@ -160,12 +160,8 @@ def suite_named(name: str) -> Suite:
     Raises:
         BadSuiteError: there is none, or it cannot be run.
     """
-    if name.endswith(".toml"):
-        return load_suite(Path(name))
-    path = FOLDER / f"{name}.toml"
-    known = [each.stem for each in sorted(FOLDER.glob("*.toml"))]
-    if name not in known:
-        raise BadSuiteError(
-            f"no suite {name!r}, expected a file ending in .toml or one of: {', '.join(known)}"
-        )
+    try:
+        path = document_named(FOLDER, name, "suite")
+    except BadDocumentError as error:
+        raise BadSuiteError(error.message) from error
     return load_suite(path)

@@ -1,38 +1,17 @@
 """Facts for people: one line each, blocks of integers as names and numbers."""
 
 import struct
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from nemesis.processors.fold import Input
-from nemesis.schemas.channels import (
-    ABSENT,
-    GPU_CHANNELS,
-    GPU_STATE_CHANNELS,
-    HOST_CHANNELS,
-    NIC_CHANNELS,
-    NIC_STATE_CHANNELS,
-    STEP_CHANNELS,
-)
+from nemesis.schemas.blocks import BLOCKS
+from nemesis.schemas.channels import ABSENT
 from nemesis.schemas.decided import PolicyRefused
 from nemesis.schemas.envelope import rfc3339
 from nemesis.schemas.observed import DeviceStateRead, SampleTaken
 
-_BLOCKS: Final[Mapping[type, tuple[tuple[str, str, tuple[str, ...]], ...]]] = {
-    SampleTaken: (
-        ("gpu", "gpu_count", GPU_CHANNELS),
-        ("nic", "nic_count", NIC_CHANNELS),
-        ("host", "", HOST_CHANNELS),
-        ("steps", "step_count", STEP_CHANNELS),
-    ),
-    DeviceStateRead: (
-        ("gpu", "gpu_count", GPU_STATE_CHANNELS),
-        ("nic", "nic_count", NIC_STATE_CHANNELS),
-    ),
-}
-"""By fact: each block, the field that counts its rows, and its columns."""
 _INT_BYTES: Final = 8
 
 
@@ -57,7 +36,7 @@ def as_document(item: Input) -> dict[str, Any]:
 def blocks_of(fact: SampleTaken | DeviceStateRead) -> dict[str, list[dict[str, int | None]]]:
     """Each block as one mapping a device, from channel to number; None where it was not read."""
     blocks: dict[str, list[dict[str, int | None]]] = {}
-    for name, count_field, channels in _BLOCKS[type(fact)]:
+    for name, (count_field, channels) in BLOCKS[type(fact)].items():
         raw: bytes = getattr(fact, name)
         count = getattr(fact, count_field) if count_field else min(len(raw), 1)
         blocks[name] = _rows(raw, count, channels)

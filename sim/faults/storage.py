@@ -32,7 +32,6 @@ SIGKILL: Final = 9
 SIGBUS: Final = 7
 RAMP_STEPS: Final = 4
 AVAILABLE_MIB: Final = 1_100_000  # of a training node with 2 TiB, as sim/telemetry reads it
-HUNG_AFTER_NS: Final = 120_000 * MS  # kernel.hung_task_timeout_secs
 LOADER_PID: Final = 52_000
 """Workers of a data loader: far from the ranks' own."""
 

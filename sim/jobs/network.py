@@ -65,10 +65,6 @@ class Network:
         """Traffic between two nodes is lost, for example by a wrong route."""
         self._pairs.add(frozenset((one, two)))
 
-    def mend_pair(self, one: str, two: str) -> None:
-        """It arrives again."""
-        self._pairs.discard(frozenset((one, two)))
-
     def part(self, part_of: Mapping[Place, int]) -> None:
         """The fabric falls into parts; places that are not named stay together, in part 0."""
         self._part_of.clear()

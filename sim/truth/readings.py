@@ -3,19 +3,13 @@
 Pure; knows the facts of producers and nothing of processors.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from nemesis.schemas.channels import (
-    GPU_CHANNELS,
-    GPU_STATE_CHANNELS,
-    HOST_CHANNELS,
-    NIC_CHANNELS,
-    NIC_STATE_CHANNELS,
-    STEP_CHANNELS,
-)
+from nemesis.schemas.blocks import BLOCKS
+from nemesis.schemas.channels import STEP_CHANNELS
 from nemesis.schemas.observed import (
     CollectiveRecorded,
     DeviceStateRead,
@@ -31,16 +25,6 @@ from nemesis.schemas.observed import (
 from nemesis.sim.faults.causal import Expected
 
 _INT64: Final = np.dtype("<i8")
-_CHANNELS: Final[Mapping[str, tuple[str, ...]]] = {
-    "gpu": GPU_CHANNELS,
-    "nic": NIC_CHANNELS,
-    "host": HOST_CHANNELS,
-    "steps": STEP_CHANNELS,
-}
-_STATE_CHANNELS: Final[Mapping[str, tuple[str, ...]]] = {
-    "gpu": GPU_STATE_CHANNELS,
-    "nic": NIC_STATE_CHANNELS,
-}
 _RANK: Final = STEP_CHANNELS.index("rank")
 _STEP: Final = STEP_CHANNELS.index("step")
 
@@ -98,8 +82,8 @@ def column(
     `by_step`: what ranks read in one step is to be compared, nodes are polled in different ones.
     """
     block, _, channel = sign.partition(".")
-    names = (_STATE_CHANNELS if isinstance(fact, DeviceStateRead) else _CHANNELS)[block]
-    matrix = _matrix(fact, block)
+    count_field, names = BLOCKS[type(fact)][block]
+    matrix = _matrix(getattr(fact, block), getattr(fact, count_field) if count_field else 1)
     if matrix is None or matrix.shape[1] <= names.index(channel):
         return
     values = matrix[:, names.index(channel)]
@@ -109,10 +93,8 @@ def column(
         yield Reading(f"{row}{kinds[at] if kinds else ''}", int(value))
 
 
-def _matrix(fact: SampleTaken | DeviceStateRead, block: str) -> Any:
+def _matrix(payload: bytes, count: int) -> Any:
     """None where the section is absent."""
-    payload = getattr(fact, block)
-    count = getattr(fact, f"{block.removesuffix('s')}_count", 1)
     if not payload or not count:
         return None
     return np.frombuffer(payload, _INT64).reshape(count, -1)

@@ -294,7 +294,11 @@ def test_a_killed_archivist_goes_on_and_what_is_open_for_long_is_kept_in_parts(
             await until(is_in_the_middle, "it is about to archive")
             process.kill()
             await process.wait()
+            left.parent.mkdir(exist_ok=True)
+            left.write_bytes(b"of a life that was killed")
             process = await asyncio.create_subprocess_exec(*command, env=environment)
+            # the killed one may have archived: only a copy that is up can be told to end
+            await until(looks, "the archivist is up again")
             _, second = await cell.archived(incident, 2)
             process.terminate()
             assert await process.wait() == 0

@@ -6,6 +6,7 @@ from typing import Final, assert_never
 
 from nemesis.sim.agent import Agent
 from nemesis.sim.faults.symptoms import (
+    ContextLost,
     DomainCut,
     GpuEffect,
     HostEffect,
@@ -18,8 +19,10 @@ from nemesis.sim.faults.symptoms import (
     NicRises,
     NicSlowed,
     NodeEffect,
+    NodeHung,
     NodeLost,
     NodeReturned,
+    PairTurned,
     PortCounted,
     PortRises,
     RankDelayed,
@@ -83,7 +86,7 @@ class Strikes:
         self._boot: Final = boot
 
     def strike(self, symptom: Symptom, at_ns: int) -> None:
-        """Let it happen; nothing happens to a node that is lost but its return."""
+        """Let it happen; nothing happens to a node that is lost or hangs but its return."""
         node, effect = symptom.node, symptom.effect
         if node in self.lost_nodes and not isinstance(effect, NodeReturned):
             return
@@ -114,10 +117,13 @@ class Strikes:
             case SettingChanged():
                 witness = self.agents[node].witness
                 witness.setting(effect.component, effect.name, effect.value, at_ns)
-            case NodeLost():
+            case NodeLost() | NodeHung():
                 for job in self.jobs.values():
-                    for rank in job.on_node(node):
-                        job.kill(rank.number, 0)
+                    for number in job.numbers_on(node):
+                        if isinstance(effect, NodeLost):
+                            job.kill(number, 0)
+                        else:
+                            job.halt(number)
                 self.lost_nodes.add(node)
                 self.boots_count[node] = self.boots_count.get(node, 1) + 1
                 del self.agents[node]
@@ -159,6 +165,9 @@ class Strikes:
                 self._give_up(job, effect, node, at_ns)
             case RankStrays():
                 job.stray(effect.rank, effect.differs_in)
+            case ContextLost():
+                job.blind(effect.rank)
+                job.halt(effect.rank)
             case RankDelayed():
                 job.delay(effect.rank, effect.delay_ns, effect.waits_for)
             case RankPrints():
@@ -197,6 +206,8 @@ class Strikes:
             case DomainCut():
                 self.network.cut_domain(effect.domain)
                 self._rewired(0)
+            case PairTurned():
+                self._turn_pair(node, effect, at_ns)
             case NicMute():
                 self.world[node].suffer(effect)
                 self._silence(node, effect.nic)
@@ -208,6 +219,13 @@ class Strikes:
     def _congest(self, node: str, effect: NicSlowed) -> None:
         for job, place in self._served(effect.nic):
             job.congest(node, place, effect.per_mille)
+
+    def _turn_pair(self, node: str, effect: PairTurned, at_ns: int) -> None:
+        served = self.cluster.node.gpus_of_nic
+        for one, two in product(served(effect.nic), served(effect.peer_nic)):
+            turn = self.network.mend_pair if effect.up else self.network.cut_pair
+            turn((node, one), (effect.peer, two))
+        self._rewired(at_ns if effect.up else 0)
 
     def _silence(self, node: str, nic: int) -> None:
         for job, place in self._served(nic):

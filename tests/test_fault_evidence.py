@@ -34,6 +34,8 @@ CASCADES = {
     "nan-loss",
     "nccl-version",
     "gid-wrong",
+    "route-lost",
+    "context-error",
 }
 """Kinds whose loudest symptom is not on the culprit."""
 

@@ -23,7 +23,7 @@ KINDS = tuple(each.__struct_config__.tag for each in FaultPlanned.__args__)
 def cluster(kind: str) -> Cluster:
     return cluster_of(
         {
-            "cluster": {"name": "x", "nodes": 8, "sample_period_ms": 1000},
+            "cluster": {"name": "x", "nodes": 8, "sample_period_ms": 1000, "rack_sizes": [4, 4]},
             "node": {"kind": kind},
             "fabric": {"kind": "fat-tree", "nodes_per_leaf": 2, "spines": 2},
             "job": {**JOB, "nodes": 6},

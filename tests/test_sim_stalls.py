@@ -120,7 +120,7 @@ def test_a_broken_nvlink_domain_stops_its_own_tensor_groups_first() -> None:
 def test_two_nodes_that_lose_each_other_stop_the_ring_only_if_they_are_neighbours() -> None:
     for other, stalls in (("n1", True), ("n2", False)):
         job = trained(job_of(4), 5_500 * MS)
-        job.network.cut_pair("n0", other)
+        job.network.cut_pair(("n0", 3), (other, 3))
         job.rewired(0)
         before = job.step
         trained(job, 10 * SECOND)

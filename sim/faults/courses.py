@@ -1,7 +1,7 @@
 """From what a scenario plans to what happens: targets drawn by the seed, symptoms over time.
 
 Pure: planned faults, a cluster and a seed give the faults of a run. How each kind goes is told in
-gpu.py, gpu_memory.py, gpu_slow.py, nvlink.py, network.py, fabric.py, pauses.py, host.py,
+gpu.py, gpu_memory.py, gpu_slow.py, nvlink.py, network.py, fabric.py, routes.py, pauses.py, host.py,
 misset.py, storage.py, program.py, decoys.py and defects.py.
 """
 
@@ -24,6 +24,7 @@ from nemesis.sim.faults import (
     nvlink,
     pauses,
     program,
+    routes,
     storage,
 )
 from nemesis.sim.faults.course import Course
@@ -64,6 +65,7 @@ _COURSES: Mapping[str, Callable[[Any, Target, Random], Course]] = {
     "optic-degraded": network.optic_degraded,
     "switch-down": fabric.switch_down,
     "spine-down": fabric.spine_down,
+    "route-lost": routes.route_lost,
     "gid-wrong": fabric.gid_wrong,
     "mtu-wrong": fabric.mtu_wrong,
     "pfc-wrong": fabric.pfc_wrong,
@@ -71,6 +73,7 @@ _COURSES: Mapping[str, Callable[[Any, Target, Random], Course]] = {
     "pause-deadlock": pauses.pause_deadlock,
     "rack-power": host.rack_power,
     "node-lost": host.node_lost,
+    "host-hang": host.host_hang,
     "host-contention": host.host_contention,
     "cpu-steal": host.cpu_steal,
     "numa-misplaced": host.numa_misplaced,
@@ -86,6 +89,7 @@ _COURSES: Mapping[str, Callable[[Any, Target, Random], Course]] = {
     "rank-exit": program.rank_exit,
     "desync": program.desync,
     "illegal-access": program.illegal_access,
+    "context-error": program.context_error,
     "rank-oom": program.rank_oom,
     "nan-loss": program.nan_loss,
     "nccl-version": program.nccl_version,

@@ -9,10 +9,12 @@ from typing import Final
 
 from nemesis.schemas.components import node as node_name
 from nemesis.sim.faults.course import Course
+from nemesis.sim.faults.network import port_shows
 from nemesis.sim.faults.planned_host import (
     ClockSkew,
     CpuSteal,
     HostContention,
+    HostHang,
     NodeLost,
     NumaMisplaced,
     ThpFallback,
@@ -23,6 +25,7 @@ from nemesis.sim.faults.symptoms import (
     HostCounted,
     HostLoaded,
     HostReads,
+    NodeHung,
     NodeReturned,
     Readings,
     Slowed,
@@ -40,6 +43,20 @@ def node_lost(planned: NodeLost, target: Target, random: Random) -> Course:
     course.because(node_name(target.node), "loses power")
     _goes_dark(course, target, 0)
     course.lost_ranks = target.cluster.ranks_of(target.node)
+    return course
+
+
+def host_hang(planned: HostHang, target: Target, random: Random) -> Course:
+    """All CPUs wait for one lock with interrupts off: no line is written, nothing is sent.
+
+    What its GPUs have enqueued they finish; its NICs keep their links, so the switch sees nothing.
+    """
+    course = Course(node=target.node, component=node_name(target.node))
+    course.because(node_name(target.node), "hangs: no process of it runs")
+    course.at(0, NodeHung())
+    _falls_silent(course, target, 0)
+    course.lost_ranks = target.cluster.ranks_of(target.node)
+    port_shows(course, target, "up", 0, shows="at_least", value=1, decisive=False)
     return course
 
 
@@ -157,6 +174,10 @@ def _course(target: Target, root: str) -> Course:
 
 def _goes_dark(course: Course, target: Target, at_ns: int) -> None:
     course.at(at_ns, PowerLost(), node=target.node)
+    _falls_silent(course, target, at_ns)
+
+
+def _falls_silent(course: Course, target: Target, at_ns: int) -> None:
     course.shows(
         "sample",
         "", shows="silent", after_ns=at_ns, by=target.node,

@@ -41,6 +41,7 @@ FaultPlanned = (
     | planned_network.OpticDegraded
     | planned_network.SwitchDown
     | planned_network.SpineDown
+    | planned_network.RouteLost
     | planned_network.GidWrong
     | planned_network.MtuWrong
     | planned_network.PfcWrong
@@ -48,6 +49,7 @@ FaultPlanned = (
     | planned_network.PauseDeadlock
     | planned_network.RackPower
     | planned_host.NodeLost
+    | planned_host.HostHang
     | planned_host.HostContention
     | planned_host.CpuSteal
     | planned_host.NumaMisplaced
@@ -63,6 +65,7 @@ FaultPlanned = (
     | planned_program.RankExit
     | planned_program.Desync
     | planned_program.IllegalAccess
+    | planned_program.ContextError
     | planned_program.RankOom
     | planned_program.NanLoss
     | planned_program.NcclVersion

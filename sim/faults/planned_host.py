@@ -25,6 +25,17 @@ class NodeLost(Planned, kw_only=True, frozen=True, tag="node-lost"):
     )
 
 
+class HostHang(Planned, kw_only=True, frozen=True, tag="host-hang"):
+    """A host hangs whole: no process of it runs any more, and its links stay up."""
+
+    RIGHT: ClassVar[Answer] = Right(
+        classes=("unknown", "host.service"),
+        components=("{node}",),
+        actions=("shrink", "swap_node", "reboot_node"),
+        harmless=("{ranks}",),
+    )
+
+
 class HostContention(Planned, kw_only=True, frozen=True, tag="host-contention"):
     """Another process takes a node's CPUs: every rank of the node is late."""
 

@@ -124,6 +124,18 @@ class SpineDown(OnNic, kw_only=True, frozen=True, tag="spine-down"):
     lasts_s: Seconds = 0.0
 
 
+class RouteLost(OnNic, kw_only=True, frozen=True, tag="route-lost"):
+    """A switch loses what two NICs send each other; each of them reaches all others."""
+
+    SEAT: ClassVar[str] = "switch"
+    RIGHT: ClassVar[Answer] = _FABRIC
+
+    counted: bool = False
+    """Whether the switch counts what it drops, and does not lose it silently."""
+    lasts_s: Seconds = 0.0
+    """0: until the end."""
+
+
 class GidWrong(OnNic, kw_only=True, frozen=True, tag="gid-wrong"):
     """A NIC is set to a GID of another protocol: no queue pair over it ever connects."""
 

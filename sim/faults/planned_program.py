@@ -44,6 +44,19 @@ class IllegalAccess(Planned, kw_only=True, frozen=True, tag="illegal-access"):
     gpus_count: Few = 4
 
 
+class ContextError(OnRank, kw_only=True, frozen=True, tag="context-error"):
+    """A CUDA context is in error (Xid 43): its program hangs in it, and does not end."""
+
+    RIGHT: ClassVar[Answer] = Right(
+        classes=("app.program", "app.stall", "gpu.stall"),
+        components=("{rank}", *_PROGRAM),
+        actions=("fix_program", "restart_rank", "restart_job", "shrink", "swap_node"),
+    )
+
+    prints: bool = True
+    """Whether the program says what its last call returned, before it hangs."""
+
+
 class RankOom(OnRank, kw_only=True, frozen=True, tag="rank-oom"):
     """One rank asks for more memory than its GPU has, and ends with a traceback."""
 

@@ -12,6 +12,7 @@ from nemesis.schemas.components import node as node_name
 from nemesis.sim.faults.course import Course
 from nemesis.sim.faults.gpu import SIGABRT, dies, stops
 from nemesis.sim.faults.planned_program import (
+    ContextError,
     Desync,
     IllegalAccess,
     NanLoss,
@@ -19,7 +20,7 @@ from nemesis.sim.faults.planned_program import (
     RankExit,
     RankOom,
 )
-from nemesis.sim.faults.symptoms import RankDies, RankPrints, RankReads, RankStrays
+from nemesis.sim.faults.symptoms import ContextLost, RankDies, RankPrints, RankReads, RankStrays
 from nemesis.sim.faults.target import MS, Target
 
 SIGKILL: Final = 9
@@ -92,6 +93,35 @@ def illegal_access(planned: IllegalAccess, target: Target, random: Random) -> Co
         course.blames_not([each.gpu_name, node_name(each.node)])
     course.lost_ranks = tuple(sorted(each.rank for each in struck if each.rank >= 0))
     course.because(f"job/{target.job}", "all its ranks wait")
+    return course
+
+
+def context_error(planned: ContextError, target: Target, random: Random) -> Course:
+    """An assertion in a kernel: the context is lost, and whoever cleans up waits for it for ever.
+
+    What its watchdog sees stands still, and its host enqueues nothing more (NVIDIA/
+    nvidia-resiliency-ext, tests/attribution/unit/fr_traces, the runs with a GPU error). Xid 43 is
+    the driver's word for a fault that software induced; the GPU stays healthy
+    (docs.nvidia.com/deploy/xid-errors).
+    """
+    course = Course(node=target.node, component=target.rank_name, stalls=True)
+    course.because(f"program/{target.job}", "an assertion in one of its kernels fails on one rank")
+    course.because(target.rank_name, "its CUDA context is in error, and its program hangs in it")
+    process = target.process.replace("python3", "pt_main_thread")
+    course.line(
+        0,
+        f"NVRM: Xid (PCI:{target.slot}): 43, {process}, Ch {random.randrange(64):08x}",
+        component=target.gpu_name,
+        decisive=False,
+    )
+    course.at(0, ContextLost(target.rank))
+    course.shows("collective", "last_enqueued", shows="differs", row=target.rank)
+    if planned.prints:
+        text = "torch.AcceleratorError: CUDA error: device-side assert triggered"
+        course.prints(100 * MS, RankPrints(target.rank, "program", text), decisive=True)
+    course.lost_ranks = (target.rank,)
+    course.because(f"job/{target.job}", "all its ranks wait")
+    course.blames_not([target.gpu_name, node_name(target.node)])
     return course
 
 

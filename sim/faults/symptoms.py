@@ -51,6 +51,13 @@ class RankStrays(msgspec.Struct, frozen=True):
     """absent: it never calls it."""
 
 
+class ContextLost(msgspec.Struct, frozen=True):
+    """A rank's CUDA context is in error: nothing more is seen to complete on its GPU, and its host
+    enqueues nothing more; its process lives on."""
+
+    rank: int
+
+
 class RankDelayed(msgspec.Struct, frozen=True):
     """A rank's next step takes so much longer, once."""
 
@@ -189,6 +196,15 @@ class PortRises(msgspec.Struct, frozen=True):
     per_s: Readings
 
 
+class PairTurned(msgspec.Struct, frozen=True):
+    """What a NIC and one of another node send each other is lost, or arrives again."""
+
+    nic: int
+    peer: str
+    peer_nic: int
+    up: bool
+
+
 class SwitchLost(msgspec.Struct, frozen=True):
     """A switch stops: its links are down, its collector reads nothing."""
 
@@ -264,12 +280,26 @@ class NodeLost(msgspec.Struct, frozen=True):
     """Power is gone: ranks, agent and telemetry with it."""
 
 
+class NodeHung(msgspec.Struct, frozen=True):
+    """No process of the node runs any more, its agent and its ranks' hosts among them; the GPUs
+    finish what they have, and the links stay up."""
+
+
 class NodeReturned(msgspec.Struct, frozen=True):
     """Power is back: another boot, volatile counters at zero, no ranks."""
 
 
 GpuEffect = GpuLost | GpuCounted | GpuReads | GpuHeated
-RankEffect = RankStuck | RankDies | RankGivesUp | RankStrays | RankDelayed | RankPrints | RankReads
+RankEffect = (
+    RankStuck
+    | RankDies
+    | RankGivesUp
+    | RankStrays
+    | ContextLost
+    | RankDelayed
+    | RankPrints
+    | RankReads
+)
 HostEffect = HostLoaded | HostReads | HostCounted
 NicEffect = NicCounted | NicRises | NicReads | NicMute
 """What a NIC's own readings show."""
@@ -280,10 +310,11 @@ NetworkEffect = (
     | DomainCut
     | PortCounted
     | PortRises
+    | PairTurned
     | SwitchLost
     | SwitchReturned
 )
-NodeEffect = Slowed | SettingChanged | NodeLost | NodeReturned
+NodeEffect = Slowed | SettingChanged | NodeLost | NodeHung | NodeReturned
 EvidenceEffect = (
     SamplesLost
     | SamplesDoubled

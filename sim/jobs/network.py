@@ -2,7 +2,7 @@
 
 Cut things belong to places, not to ranks: who moves away leaves them behind. A NIC or its link
 takes out all that runs over it to other nodes, a broken NVLink domain all that runs inside its
-node; places in separate parts of the fabric, and pairs of nodes between which traffic is lost,
+node; places in separate parts of the fabric, and pairs of places between which traffic is lost,
 reach each other no more, but everybody else. Inside an NVLink domain no NIC is used.
 """
 
@@ -26,7 +26,7 @@ class Network:
         self._domain_of: Final = domain_of
         self._nics: Final[set[Place]] = set()
         self._domains: Final[set[str]] = set()
-        self._pairs: Final[set[frozenset[str]]] = set()
+        self._pairs: Final[set[frozenset[Place]]] = set()
         self._part_of: Final[dict[Place, int]] = {}
         self._congested: Final[dict[Place, int]] = {}
 
@@ -61,9 +61,13 @@ class Network:
         """They do again."""
         self._domains.discard(domain)
 
-    def cut_pair(self, one: str, two: str) -> None:
-        """Traffic between two nodes is lost, for example by a wrong route."""
+    def cut_pair(self, one: Place, two: Place) -> None:
+        """Traffic between two places is lost, for example by a wrong route."""
         self._pairs.add(frozenset((one, two)))
+
+    def mend_pair(self, one: Place, two: Place) -> None:
+        """It arrives again."""
+        self._pairs.discard(frozenset((one, two)))
 
     def part(self, part_of: Mapping[Place, int]) -> None:
         """The fabric falls into parts; places that are not named stay together, in part 0."""
@@ -84,7 +88,7 @@ class Network:
     def _touched(self, places: Sequence[Place | None]) -> list[int]:
         if self.is_whole:
             return []
-        nodes = {node for node, _ in self._nics}.union(*self._pairs)
+        nodes = {node for node, _ in self._nics.union(*self._pairs)}
         return [
             rank
             for rank, place in enumerate(places)
@@ -132,5 +136,5 @@ class Network:
             one not in self._nics
             and two not in self._nics
             and self._part_of.get(one, 0) == self._part_of.get(two, 0)
-            and frozenset((one[0], two[0])) not in self._pairs
+            and frozenset((one, two)) not in self._pairs
         )

@@ -108,7 +108,7 @@ class Agent:
 
     def tick(self, now_ns: int, *, connected: bool) -> None:
         """Look at the node: many times a second while it is restless, at its polls otherwise."""
-        if self._has_news:
+        if self.has_news:
             for rank in self.ranks:
                 if rank.stage == "failed":
                     self._bury(rank, now_ns)
@@ -118,7 +118,7 @@ class Agent:
             self._away_since_ns = None
         else:
             self._without_log(now_ns)
-        if self._has_news:
+        if self.has_news:
             self._changes_seen = self._job.changes_count.get(self.node, 0)
             self._is_settling = any(
                 rank.stage in ("failed", "starting", "held") or not rank.completed_count
@@ -179,7 +179,8 @@ class Agent:
         )
 
     @property
-    def _has_news(self) -> bool:
+    def has_news(self) -> bool:
+        """Whether the state of its ranks has changed since it looked."""
         return self._job.changes_count.get(self.node, 0) != self._changes_seen
 
     def _can_serve(self, job: str) -> bool:

@@ -45,6 +45,11 @@ class Hands:
         self._states: Final[dict[tuple[str, int], RankState]] = {}
         self._open: Final[dict[str, _Open]] = {}
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is something to carry out."""
+        return bool(self._open or self.claims.due())
+
     def take(self, item: Input) -> None:
         """Read one record of the log."""
         self.claims.take(item)

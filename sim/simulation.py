@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from nemesis.schemas.observed import Observation
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.sim.agent import Agent, Surroundings
 from nemesis.sim.faults.symptoms import Fault, Symptom
@@ -142,6 +143,46 @@ class Simulation:
         self._look(now_ns, connected)
         self._collectors.look(now_ns, self._strikes.lost_switches)
         return truths + [entry for each in self._memberships.values() for entry in each.formed()]
+
+    def calm_until_ns(self, limit_ns: int) -> int:
+        """Up to when nothing happens but polls and healthy steps, as far as `limit_ns`."""
+        is_restless = self._around.concerned or self._speaking or self._collectors.is_speaking
+        if is_restless or any(agent.has_news for agent in self.agents.values()):
+            return self._now_ns
+        struck_ns = self._strikes.jobs_struck_ns
+        if not all(job.is_steady(struck_ns) for job in self.jobs.values()):
+            return self._now_ns
+        next_ns = [at_ns for at_ns, *_ in self._symptoms[:1]]
+        next_ns += [self.start_ns + each.began_ns for each in self._onsets[:1]]
+        return min([limit_ns, *(at_ns - 1 for at_ns in next_ns)])
+
+    def pass_calm(self, until_ns: int, quantum_ns: int) -> list[tuple[int, Observation]]:
+        """Go on to `until_ns` at once; what is told meanwhile and when, in order.
+
+        The same that `advance` every `quantum_ns` gives, up to a time of `calm_until_ns` at most a
+        poll period away.
+        """
+        now_ns, self._now_ns = self._now_ns, until_ns
+        polled = self._poller.poll_ahead(now_ns, until_ns, quantum_ns, self._witness_of)
+        collectors = self._collectors.look_ahead(
+            now_ns, until_ns, quantum_ns, self._strikes.lost_switches
+        )
+        self._advance_jobs(until_ns)
+        self.world.advance(until_ns - now_ns)
+        told = [
+            (at_ns, fact)
+            for at_ns, node in polled
+            for fact in self.agents[node].witness.carried(at_ns)
+        ]
+        for at_ns, collector in collectors:
+            self.fabric.advance(at_ns - now_ns)
+            now_ns = at_ns
+            collector.poll(at_ns)
+            told += ((at_ns, fact) for fact in collector.carried())
+        self.fabric.advance(until_ns - now_ns)
+        assert not any(job.waits_longer(job.model.stall_ns, until_ns) for job in self.jobs.values())
+        told.sort(key=lambda each: each[0])
+        return told
 
     def _advance_jobs(self, now_ns: int) -> None:
         for job in self.jobs.values():

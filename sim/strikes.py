@@ -81,6 +81,8 @@ class Strikes:
         """What kernels printed, by node: when, and the text; nothing where nobody can read it."""
         self.printed: Final[dict[tuple[str, int], list[tuple[int, str]]]] = {}
         """What ranks printed by their own, by job and rank: when, and the text."""
+        self.jobs_struck_ns = -1
+        """When something last happened that jobs may feel."""
         self._evidence: Final = evidence
         self._concerned: Final = concerned
         self._boot: Final = boot
@@ -91,6 +93,8 @@ class Strikes:
         if node in self.lost_nodes and not isinstance(effect, NodeReturned):
             return
         self._concerned.add(node)
+        if isinstance(effect, RankEffect | NetworkEffect | NodeEffect):
+            self.jobs_struck_ns = at_ns
         if isinstance(effect, KernelLine):
             self._kernel_line(node, effect.text, effect.priority, at_ns)
         elif isinstance(effect, RankEffect):

@@ -129,13 +129,16 @@ class Job:
         """For each rank: since when it waits in a collective; NEVER_NS: it does not."""
         if self._waits is not None and self._waits[0] == now_ns:
             return self._waits[1]
-        table = self.table
-        arrived_ns = table.ready_ns
-        if not self.layout.is_plain and self.is_stalled:
-            arrived_ns = self.standings.now().waiting_since_ns()
-        waits = (table.stage == RUNNING) & (arrived_ns <= now_ns)
+        arrived_ns = self.arrived_ns()
+        waits = (self.table.stage == RUNNING) & (arrived_ns <= now_ns)
         self._waits = (now_ns, np.where(waits, arrived_ns, NEVER_NS))
         return self._waits[1]
+
+    def arrived_ns(self) -> Ranks:
+        """For each rank that runs: when it arrives, or did, where it waits as things are."""
+        if not self.layout.is_plain and self.is_stalled:
+            return self.standings.now().waiting_since_ns()
+        return self.table.ready_ns
 
     def waits_longer(self, limit_ns: int, now_ns: int) -> bool:
         """Whether any rank may wait for longer than this: False is certain, and cheap."""
@@ -143,6 +146,23 @@ class Job:
             running = self.table.stage == RUNNING
             self._oldest_ns = int(np.where(running, self.table.began_ns, NEVER_NS).min())
         return now_ns - self._oldest_ns > limit_ns
+
+    @property
+    def due_ns(self) -> int:
+        """When the next step completes as things are; NEVER_NS: none does."""
+        return min((crew.due_ns for crew in self._crews.working()), default=NEVER_NS)
+
+    def is_steady(self, since_ns: int) -> bool:
+        """Whether every rank trains, in a step begun after that that takes no longer than usual."""
+        table, crews = self.table, self._crews.working()
+        return (
+            bool((table.stage == RUNNING).all() and (table.began_ns > since_ns).all())
+            and bool(table.completed_count.all())
+            and all(
+                4 * (crew.due_ns - int(table.began_ns[crew.ranks].min())) < 3 * self.model.stall_ns
+                for crew in crews
+            )
+        )
 
     @property
     def is_stalled(self) -> bool:

@@ -10,11 +10,15 @@ from nemesis.sim.jobs.layout import Ranks
 from nemesis.sim.jobs.ranks import RUNNING
 
 
-def step_rows(job: Job, numbers: Sequence[int] | Ranks, now_ns: int) -> Ranks:
-    """The step of each of these ranks that runs: a row a rank, the columns STEP_CHANNELS."""
+def step_rows(job: Job, numbers: Sequence[int] | Ranks, at_ns: int | Ranks) -> Ranks:
+    """The step of each of these ranks that runs: a row a rank, the columns STEP_CHANNELS.
+
+    `at_ns`: when it is read, of all or of each.
+    """
     table = job.table
     ranks = np.asarray(numbers, np.int64)
-    ranks = ranks[table.stage[ranks] == RUNNING]
+    runs = table.stage[ranks] == RUNNING
+    ranks, at_ns = ranks[runs], np.broadcast_to(at_ns, runs.shape)[runs]
     rows = np.empty((len(ranks), len(STEP_CHANNELS)), np.int64)
     steps = table.step[ranks]
     completed = table.completed_count[ranks]
@@ -22,7 +26,7 @@ def step_rows(job: Job, numbers: Sequence[int] | Ranks, now_ns: int) -> Ranks:
         "rank": ranks,
         "step": steps,
         "step_ns": table.step_ns[ranks],
-        "enqueued_count": completed + (table.ready_ns[ranks] <= now_ns),
+        "enqueued_count": completed + (table.ready_ns[ranks] <= at_ns),
         "completed_count": completed,
         "own_ns": table.own_ns[ranks],
         "data_wait_ns": table.data_wait_ns[ranks],

@@ -36,9 +36,9 @@ def keys(seed: int, purpose: int, shape: tuple[int, ...]) -> Words:
     return mixed(mixed(start) ^ np.arange(count, dtype=np.uint64)).reshape(shape)
 
 
-def at_time(device_keys: Words, now_ns: int) -> Words:
-    """Fresh words of these devices at a time."""
-    return mixed(device_keys ^ mixed(np.array([now_ns], np.uint64)))
+def at_time(device_keys: Words, at_ns: Ints) -> Words:
+    """Fresh words of these devices [row, ...], of each row at its time."""
+    return mixed(device_keys ^ mixed(at_ns.astype(np.uint64))[:, None])
 
 
 def lanes(words: Words) -> tuple[Ints, Ints, Ints, Ints]:

@@ -15,7 +15,7 @@ from nemesis.producers.origin import Origin
 from nemesis.schemas.observed import Observation, PortSeen
 from nemesis.sim.faults.symptoms import Readings
 from nemesis.sim.params import Params, load_params
-from nemesis.sim.telemetry.draws import LANE_MAX, keys, lanes
+from nemesis.sim.telemetry.draws import LANE_MAX, Ints, keys, lanes
 from nemesis.sim.telemetry.staggered import staggered_ns
 from nemesis.sim.topology.cluster import Cluster
 
@@ -134,12 +134,34 @@ class Collectors:
     def look(self, now_ns: int, lost: set[str]) -> None:
         """Poll the switches that are due, but for those that are lost."""
         rows = np.flatnonzero(self._due_ns <= now_ns)
-        missed = (now_ns - self._due_ns[rows]) // self._period_ns
+        for _, collector in self._due(rows, np.full(len(rows), now_ns), lost):
+            collector.poll(now_ns)
+            self._speaking.append(collector)
+
+    def look_ahead(
+        self, now_ns: int, until_ns: int, quantum_ns: int, lost: set[str]
+    ) -> list[tuple[int, Collector]]:
+        """All that become due until then, in order, each with when it is to be polled: when
+        somebody who looks every `quantum_ns` would."""
+        rows = np.flatnonzero(self._due_ns <= until_ns)
+        at_ns = now_ns - (now_ns - self._due_ns[rows]) // quantum_ns * quantum_ns
+        order = np.lexsort((rows, at_ns))
+        return self._due(rows[order], at_ns[order], lost)
+
+    def _due(self, rows: Ints, at_ns: Ints, lost: set[str]) -> list[tuple[int, Collector]]:
+        missed = (at_ns - self._due_ns[rows]) // self._period_ns
         self._due_ns[rows] += (1 + missed) * self._period_ns
-        for switch in (self._names[row] for row in rows.tolist()):
-            if switch not in lost:
-                self.by_switch[switch].poll(now_ns)
-                self._speaking.append(self.by_switch[switch])
+        names = (self._names[row] for row in rows.tolist())
+        return [
+            (time_ns, self.by_switch[switch])
+            for time_ns, switch in zip(at_ns.tolist(), names, strict=True)
+            if switch not in lost
+        ]
+
+    @property
+    def is_speaking(self) -> bool:
+        """Whether some have anything to say."""
+        return bool(self._speaking)
 
     def speaking(self) -> list[Collector]:
         """Those that have something to say since this was asked last."""

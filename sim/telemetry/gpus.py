@@ -105,8 +105,8 @@ class Gpus:
             self._columns.of(name)[:] = level
         self._chance_denominator: Final = noise.ce_days * DAY_NS
 
-    def follow(self, rows: Rows, elapsed_ns: Ints, loads: Ints, now_ns: int) -> None:
-        """Let time pass on these nodes, so much on each, under its load."""
+    def follow(self, rows: Rows, elapsed_ns: Ints, loads: Ints, at_ns: Ints) -> None:
+        """Let time pass on these nodes, so much on each, up to its time, under its load."""
         thermal_ns = self._noise.thermal_s * 1_000_000_000
         share = np.minimum(elapsed_ns, thermal_ns)[:, None]
         warm = self._warm_mc[loads, rows]
@@ -121,7 +121,7 @@ class Gpus:
             old = temp[rows]
             temp[rows] = old + (target - old) * share // thermal_ns
         # a corrected bit flip now and then is no sign of anything
-        words = at_time(self._keys[rows] ^ np.uint64(1), now_ns) >> np.uint64(2)
+        words = at_time(self._keys[rows] ^ np.uint64(1), at_ns) >> np.uint64(2)
         limit = elapsed_ns * ((1 << 62) // self._chance_denominator)
         for at, index in np.argwhere(words.astype(np.int64) < limit[:, None]).tolist():
             self._rise(int(rows[at]), index, "dram_ce_count", 1)
@@ -153,11 +153,11 @@ class Gpus:
         self._heated.pop(row, None)
         self._reads.release(row)
 
-    def block(self, rows: Rows, loads: Ints, now_ns: int) -> Ints:
+    def block(self, rows: Rows, loads: Ints, at_ns: Ints) -> Ints:
         """[row, GPU, channel] of a sample; a lost GPU answers nothing."""
         block = self._columns.sample[rows]
         column = self._columns.sample_at
-        noise, clock, busy, _ = lanes(at_time(self._keys[rows], now_ns))
+        noise, clock, busy, _ = lanes(at_time(self._keys[rows], at_ns))
         idle = (loads == IDLE)[:, None]
         power = self._power_mw[loads, rows]
         power += either_way(noise, power * self._noise.power_ppm // 1_000_000)

@@ -66,11 +66,11 @@ class Hosts:
         self._loaded.pop(row, None)
         self._reads.pop(row, None)
 
-    def block(self, rows: Rows, loads: Ints, now_ns: int) -> Ints:
+    def block(self, rows: Rows, loads: Ints, at_ns: Ints) -> Ints:
         """[row, 1, channel] of a sample."""
         block = self._counts[rows]
         given = self._given
-        words = at_time(self._keys[rows], now_ns)
+        words = at_time(self._keys[rows], at_ns)
         drawn = [lane for at in range(3) for lane in lanes(words[:, at])]
         for (name, table), lane in zip(self._gauges, drawn, strict=False):
             block[:, _COLUMN[name]] += placed(table, lane)

@@ -99,11 +99,11 @@ class Nics:
         counted = errors * (given.rcv_errors_at_start_max + 1) >> LANE_BITS
         column("port_rcv_errors_count")[:] = np.where(has_history, counted, 0)
 
-    def follow(self, rows: Rows, elapsed_ns: Ints, loads: Ints, now_ns: int) -> None:
-        """Let time pass on these nodes, so much on each, under its load."""
+    def follow(self, rows: Rows, elapsed_ns: Ints, loads: Ints, at_ns: Ints) -> None:
+        """Let time pass on these nodes, so much on each, up to its time, under its load."""
         columns = self._columns
         works = (columns.of("port_up")[rows] == 1) & ~self._mute[rows]
-        noise, other, _, _ = lanes(at_time(self._keys[rows], now_ns))
+        noise, other, _, _ = lanes(at_time(self._keys[rows], at_ns))
         elapsed_us = (elapsed_ns // 1_000)[:, None]
         trains = works & (loads == TRAINING)[:, None]
         jitter_ppm = PPM + either_way(noise, self._noise_ppm)

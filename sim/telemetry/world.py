@@ -73,27 +73,28 @@ class World:
     def take_load(self, row: int, load: int) -> None:
         """From now on a node does something else."""
         if self._loads[row] != load:
-            self._follow(np.array([row]))
+            self._catch_up(row)
             self._loads[row] = load
 
-    def poll(self, rows: Rows, loads: Ints) -> Polled:
-        """Read these nodes, which are doing this now."""
-        self._follow(rows)
+    def poll(self, rows: Rows, loads: Ints, since_ns: Ints | None = None) -> Polled:
+        """Read these nodes, which are doing this now, or so long after the last `advance`."""
+        at_ns = self._times(rows, since_ns)
+        self._follow(rows, at_ns)
         self._loads[rows] = loads
         return Polled(
-            gpu=self._gpus.block(rows, loads, self._now_ns),
+            gpu=self._gpus.block(rows, loads, at_ns),
             nic=self._nics.block(rows),
-            host=self._hosts.block(rows, loads, self._now_ns),
+            host=self._hosts.block(rows, loads, at_ns),
         )
 
-    def states(self, rows: Rows, loads: Ints) -> tuple[Block, Block]:
+    def states(self, rows: Rows, loads: Ints, since_ns: Ints | None = None) -> tuple[Block, Block]:
         """What a device state says of these nodes' GPUs and NICs."""
-        self._follow(rows)
+        self._follow(rows, self._times(rows, since_ns))
         return self._gpus.state(rows, loads), self._nics.state(rows)
 
     def suffer(self, row: int, effect: GpuEffect | NicEffect | HostEffect) -> None:
         """A fault reaches a device."""
-        self._follow(np.array([row]))
+        self._catch_up(row)
         self.touched[row] = True
         if isinstance(effect, GpuLost | GpuCounted | GpuReads | GpuHeated):
             self._gpus.suffer(row, effect)
@@ -104,27 +105,34 @@ class World:
 
     def turn_link(self, row: int, nic: int, *, up: bool) -> None:
         """A NIC's link goes down or up."""
-        self._follow(np.array([row]))
+        self._catch_up(row)
         self.touched[row] = True
         self._nics.turn(row, nic, up=up)
 
     def boot(self, row: int) -> None:
         """A node starts anew: volatile counters begin at 0, nothing of a fault is left."""
-        self._follow(np.array([row]))
+        self._catch_up(row)
         self.touched[row] = True
         self._gpus.boot(row)
         self._nics.boot(row)
         self._hosts.boot(row)
 
-    def _follow(self, rows: Rows) -> None:
-        """Let these nodes catch up with the time."""
-        elapsed_ns = self._now_ns - self._seen_ns[rows]
+    def _catch_up(self, row: int) -> None:
+        rows = np.array([row])
+        self._follow(rows, self._times(rows))
+
+    def _times(self, rows: Rows, since_ns: Ints | None = None) -> Ints:
+        return np.full(len(rows), self._now_ns) if since_ns is None else self._now_ns + since_ns
+
+    def _follow(self, rows: Rows, at_ns: Ints) -> None:
+        """Let these nodes catch up with their times."""
+        elapsed_ns = at_ns - self._seen_ns[rows]
         if not elapsed_ns.any():
             return
-        self._seen_ns[rows] = self._now_ns
+        self._seen_ns[rows] = at_ns
         loads = self._loads[rows]
-        self._gpus.follow(rows, elapsed_ns, loads, self._now_ns)
-        self._nics.follow(rows, elapsed_ns, loads, self._now_ns)
+        self._gpus.follow(rows, elapsed_ns, loads, at_ns)
+        self._nics.follow(rows, elapsed_ns, loads, at_ns)
         self._hosts.follow(rows, elapsed_ns)
 
 

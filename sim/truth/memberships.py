@@ -1,5 +1,6 @@
 """What the ledger knows of a job's progress: first steps of its epochs, and those after stalls."""
 
+from functools import lru_cache
 from typing import Final
 
 from nemesis.schemas.rank_ranges import format_ranks
@@ -39,9 +40,15 @@ class Memberships:
             epoch=done.epoch,
             step=done.step,
             world=done.world,
-            members=format_ranks(done.members),
+            members=_spelled(done.members),
             since_last_step_ns=waited_ns,
             redone_count=self._job.redone_count,
             restarts_count=self._job.restarts_count,
             job=self._job.name,
         )
+
+
+@lru_cache(maxsize=16)
+def _spelled(members: frozenset[int]) -> str:
+    """Asked many times a second of the same ranks."""
+    return format_ranks(members)

@@ -20,10 +20,12 @@ from tests.bench import (
     pipeline,
     recovering,
     replaying,
+    scoring,
 )
 from tests.bench.row import Row
 
 SHORT = (
+    scoring.measure,
     recovering.measure,
     attributing.measure,
     pipeline.measure,

@@ -1,0 +1,1 @@
+"""Will this GPU fail within hours, by a learned model whose arithmetic is exact everywhere?"""

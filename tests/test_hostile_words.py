@@ -113,7 +113,7 @@ def test_a_full_disk_behind_the_output_is_one_line() -> None:
 def test_closed_standard_streams_and_readers_that_leave_are_borne() -> None:
     closed = run(f"replay {RECORDING} <&- >&- 2>&-")
     assert (closed.returncode, closed.stderr) == (0, "")
-    closed = run(f"triage --json {ROOT / 'LICENSE'} >&-")
+    closed = run(f"triage --json {ROOT / 'constraints.txt'} >&-")
     assert (closed.returncode, closed.stderr) == (3, "")
     left = run("schema list | head -1")
     assert left.stderr == ""

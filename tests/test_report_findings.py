@@ -80,7 +80,7 @@ def test_one_reading_of_a_counter_proves_little_and_two_name_the_port(tmp_path: 
 
 def test_a_limit_is_at_fault_where_something_failed_for_it(tmp_path: Path) -> None:
     limit = "max locked memory           (kbytes, -l) 64\n"
-    assert told(tmp_path, limits=limit).verdict == "no-fault"
+    assert told(tmp_path, limits=limit).verdict == "insufficient"
     failed = (
         "n1:1:2 [0] misc/ibvwrap.cc:1 NCCL WARN Call to ibv_reg_mr failed with error "
         "Cannot allocate memory\n"
@@ -93,7 +93,7 @@ def test_a_fabric_manager_that_is_down_is_at_fault_only_where_something_waits(
     tmp_path: Path,
 ) -> None:
     unit = "nvidia-fabricmanager.service - x\n     Active: inactive (dead)\n"
-    assert told(tmp_path, unit=unit).verdict == "no-fault"
+    assert told(tmp_path, unit=unit).verdict == "insufficient"
     waits = "GPU 00000000:1B:00.0\n    Fabric\n        State : In Progress\n"
     assert named(told(tmp_path, unit=unit, smi=waits)) == ["service/localhost/nvidia-fabricmanager"]
 

@@ -130,7 +130,7 @@ def test_people_read_the_verdict_first_and_never_a_control_character(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "dmesg").write_text(f"[   99.000000] {FALLEN} \x1b]0;owned\x07\n")
-    (tmp_path / "notes.txt").write_text("it hangs")
+    (tmp_path / "notes.txt").write_text("ticket 4711")
     code, out, _ = run(monkeypatch, capsys, "triage", str(tmp_path))
     assert code == 1
     lines = out.splitlines()

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from nemesis.cli.triage import triage_paths
-from nemesis.views.triage_answer import nothing_found
+from nemesis.views.triage_answer import Citation, nothing_found
 
 XID = "[   99.000000] NVRM: Xid (PCI:0000:9b:00): 79, pid=1, name=x, GPU has fallen off the bus.\n"
 HARMLESS = "[    1.000000] mlx5_core 0000:63:00.0: firmware version: 28.39.1002\n"
@@ -75,8 +75,11 @@ def test_insufficient_evidence_is_always_a_finding(tmp_path: Path) -> None:
 
 
 def test_one_is_one_file_and_what_is_none_is_not_spoken_of() -> None:
-    assert nothing_found(1, 1, 0).reason == (
+    seen = Citation("log", 1, "done", "it ended as it should")
+    assert nothing_found(1, 1, 0, [seen]).reason == (
         "What could be read points to no fault; 1 file was not read."
     )
-    assert nothing_found(1, 2, 1).reason.endswith("; 2 files were not read; 1 dump is not there.")
-    assert msgspec.to_builtins(nothing_found(1, 0, 0))["verdict"] == "no-fault"
+    assert nothing_found(1, 2, 1, [seen]).reason.endswith(
+        "; 2 files were not read; 1 dump is not there."
+    )
+    assert msgspec.to_builtins(nothing_found(1, 0, 0, [seen]))["verdict"] == "no-fault"

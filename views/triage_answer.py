@@ -1,7 +1,7 @@
 """Maps verdicts of the processors to what `nemesis triage` answers. It concludes nothing itself.
 
-Where no processor had anything to say, that is the answer: `no-fault` if everything was read,
-`insufficient` if something was not.
+Where no processor had anything to say, that is the answer: `no-fault` if everything was read and
+something shows that it works, else `insufficient`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -153,24 +153,29 @@ def answer_of(
     )
 
 
-def nothing_found(read_count: int, unread_count: int, absent_count: int) -> Answer:
+def nothing_found(
+    read_count: int, unread_count: int, absent_count: int, health: Sequence[Citation]
+) -> Answer:
     """The answer where no processor opened an incident.
 
     Counts of files that were read, of files that were not, and of dumps that other dumps speak of
-    and that are not among the files.
+    and that are not among the files; and what shows that something works.
     """
-    if read_count and not unread_count and not absent_count:
+    if health and read_count and not unread_count and not absent_count:
         return Answer(
             verdict="no-fault",
             fault_class="none",
             culprits=[],
             confidence=NO_FAULT_CONFIDENCE_PPM / 1_000_000,
-            evidence=[],
+            evidence=list(health[:EVIDENCE_MAX]),
             recovery=Recovery("none", "", why("none")),
             missing=[],
-            reason="Nothing in these files points to a fault.",
+            reason="Nothing in these files points to a fault, and these lines show what works.",
         )
     read = "What could be read points to no fault" if read_count else "No file could be read"
+    missing = _what_is_not_there(unread_count, absent_count)
+    if read_count and not health:
+        missing.append("nothing in it shows that anything works")
     return Answer(
         verdict="insufficient",
         fault_class="unknown",
@@ -178,11 +183,8 @@ def nothing_found(read_count: int, unread_count: int, absent_count: int) -> Answ
         confidence=0.0,
         evidence=[],
         recovery=Recovery("collect_more", "", why("collect_more")),
-        missing=[
-            wanted.KERNEL_LOGS,
-            wanted.ALL_DUMPS,
-        ],
-        reason="; ".join([read, *_what_is_not_there(unread_count, absent_count)]) + ".",
+        missing=[wanted.KERNEL_LOGS, wanted.RANKS_OUTPUT, wanted.ALL_DUMPS],
+        reason="; ".join([read, *missing]) + ".",
     )
 
 

@@ -45,6 +45,8 @@ LogKind = Literal[
     "time_over",
     "died",
     "trouble",
+    "severe",
+    "finished",
     "plugin_found",
     "plugin_missing",
     "interface",

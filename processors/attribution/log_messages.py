@@ -14,6 +14,7 @@ from nemesis.processors.attribution import (
     program_lines,
 )
 from nemesis.processors.attribution.log_message import LogMessage
+from nemesis.processors.attribution.severity import is_severe
 from nemesis.schemas.codes import LogSource
 
 _READ: Final = (
@@ -40,4 +41,7 @@ def parse_line(source: LogSource, text: str) -> LogMessage | None:
         if message is not None:
             return message
     activity = program_lines.activity(text) if source == "program" else None
-    return activity or program_lines.trouble(text)
+    message = activity or program_lines.trouble(text) or program_lines.finished(text)
+    if message is None and is_severe(text):
+        return LogMessage("severe", what=text[:80])
+    return message

@@ -44,6 +44,14 @@ _TROUBLE: Final = re.compile(
     r"|Evicted|exitcode\s*: [1-9]|srun: error|\bXid[ =]\d|Cannot allocate memory|\bKilled\b"
     r"|[Oo]ut of memory|[Aa]ssertion\b.*\bfailed|is killed by signal|CUDA initialization"
 )
+_FINISHED: Final = re.compile(
+    r"\b(?:finished|completed|succeeded|done|passed)\b.{0,20}\bsuccessfully\b|\bsuccessfully"
+    r" (?:finished|completed|done|passed)\b"
+    r"|\b(?:training|job|run|test|tests|benchmark|script|program|workload|steps?|epochs?)\b.{0,24}"
+    r"\b(?:finished|completed?|done|succeeded|successful|passed)\b[\s.!]*(?:\Z|in\b|after\b|at\b)"
+    r"|\b[Ee]xit(?:ed)?(?: with)?[ _]?(?:[Cc]ode|status)?[ :=]+0(?::0)?(?![\d.:])"
+    r"|\b(?:JobState|State)=COMPLETED\b|\bOut of bounds values : 0 OK|\bSUCCEEDED\b|\d+ passed\b"
+)
 _TOOK: Final = re.compile(r"\b(\d{1,6}(?:\.\d+)?) ?(s|secs?|seconds|min|minutes)\b", re.IGNORECASE)
 _GPU_LOST: Final = re.compile(
     r"GPU ?(?:at )?(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?).*"
@@ -94,6 +102,11 @@ def health(text: str) -> LogMessage | None:
     if (match := _WRONG.search(text)) and int(match[1][:9]):
         return LogMessage("wrong_values", number=int(match[1][:9]))
     return None
+
+
+def finished(text: str) -> LogMessage | None:
+    """That something ended as it should."""
+    return LogMessage("finished", what=text[:80]) if _FINISHED.search(text) else None
 
 
 def trouble(text: str) -> LogMessage | None:

@@ -195,7 +195,7 @@ def _read_lines(path: Path, file: str, bundle: Bundle) -> None:
     if log is not None and log.skimmed:
         return  # a kernel log too long to be a report that holds other things
     certain = {number for number, line in log.lines if is_kernels(line)} if log else set()
-    text = read_text_file(path, file, certain, bundle.on_read)
+    text = read_text_file(path, file, certain, log is not None, bundle.on_read)
     if text is not None:
         bundle.texts.append(text)
         claimed = {note.number for note in text.notes}

@@ -106,17 +106,21 @@ def read_text_file(
     path: Path,
     file: str,
     without: Collection[int] = (),
+    beside_kernel: bool = False,
     on_read: Callable[[int], None] = lambda read_bytes: None,
 ) -> TextFile | None:
     """What a file holds for one of the readers, or None where no line means anything to any.
 
-    `without`: numbers of lines that are a kernel's.
+    `without`: numbers of lines that are a kernel's. Of a file that holds any, lines that no reader
+    knows are left to the rules for a kernel's log, which read them all.
 
     Raises:
         OSError, EOFError: it cannot be read, or its compression is broken.
     """
     found = TextFile(file, [])
     readers = [make() for make in READERS]
+    if beside_kernel:
+        readers[-1] = ProgramLog(unknown_max=0)
     with opened(path) as stream:
         for number, raw in numbered_lines(
             stream, whole_count=WHOLE_LINES_MAX, then=_TELLING, on_read=on_read

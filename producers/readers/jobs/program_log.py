@@ -2,13 +2,16 @@
 
 What a line means is a processor's business (processors/attribution/log_messages.py); here is only
 whose line it is and whether it is of a kind that ever matters. Equal lines of one process count
-once. A job's log is mostly progress and chatter, so what nobody knows is left out.
+once. A job's log is mostly progress and chatter, so what nobody knows is left out, unless the line
+itself says that something failed or ended as it should: that much of any log is worth a fact.
 """
 
 import re
 from collections.abc import Iterable
 from typing import Final
 
+from nemesis.processors.attribution.program_lines import finished
+from nemesis.processors.attribution.severity import is_severe
 from nemesis.producers.readers.notes import Note, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.codes import LogSource
@@ -16,6 +19,8 @@ from nemesis.schemas.observed import LogLineWritten
 
 TEXT_CHARS_MAX: Final = 2000
 SEEN_MAX: Final = 100_000
+UNKNOWN_MAX: Final = 1000
+"""Lines of one file that are taken for their severity alone."""
 _NCCL_PREFIX: Final = re.compile(r"([A-Za-z0-9][\w.-]{0,62}):(\d{1,9}):\d{1,9} \[\d+\] ")
 _HOST_PREFIX: Final = re.compile(r"(?:\.\. )?([A-Za-z][\w.-]{0,62}?)(?: pid (\d{1,9}))?: (?=Test )")
 _HEALTH_PREFIX: Final = re.compile(r"([A-Za-z0-9][\w.-]{0,62}) ([a-z][\w-]*): ")
@@ -113,15 +118,19 @@ _ACTIVITY: Final = re.compile(
 class ProgramLog:
     """Reads what a job, its libraries and the agents around it print."""
 
-    def __init__(self) -> None:
+    def __init__(self, unknown_max: int = UNKNOWN_MAX) -> None:
         self.known = False
         self._seen: dict[tuple[str, int, str], None] = {}
+        self._unknown_left = unknown_max
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A line of a kind that may matter."""
         source = _source(line.text)
         if source is None:
-            return ()
+            if self._unknown_left <= 0 or not _tells_its_end(line.text):
+                return ()
+            self._unknown_left -= 1
+            source = "program"
         self.known = True
         self._take_host(line)
         key = (line.host, line.rank, line.text)
@@ -163,3 +172,7 @@ def _source(text: str) -> LogSource | None:
         if pattern.search(text):
             return source
     return "program" if _ACTIVITY.search(text) else None
+
+
+def _tells_its_end(text: str) -> bool:
+    return is_severe(text) or finished(text) is not None

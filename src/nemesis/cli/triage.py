@@ -1,7 +1,7 @@
 """`nemesis triage PATH...`: which part is at fault, from files alone."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nemesis.processors.processor import Processor
     from nemesis.producers.readers.bundle import Bundle
     from nemesis.producers.readers.bundle_facts import BundleFacts
-    from nemesis.schemas.inferred import Evidence, FaultAttributed
+    from nemesis.schemas.inferred import FaultAttributed
     from nemesis.views.triage_answer import Alternative, Citation, Triage
 
 _TEXT_CHARS_MAX = 2000
@@ -112,7 +112,8 @@ def answer_to(bundle: "Bundle") -> "Triage":
     if not answers:
         absent_count = sum(len(run.absent) for run in facts.runs)
         unread_count = sum(each.why != OWN_ANSWER for each in bundle.unread)
-        answers = [nothing_found(bundle.read_count, unread_count, absent_count)]
+        health = _health(facts, bundle)
+        answers = [nothing_found(bundle.read_count, unread_count, absent_count, health)]
     first, *others = answers
     return Triage(
         **msgspec.structs.asdict(first),
@@ -132,11 +133,34 @@ def _processors() -> list["Processor"]:
 def _citations(
     verdict: "FaultAttributed", facts: "BundleFacts", bundle: "Bundle"
 ) -> list["Citation"]:
-    """The evidence as it lies in the files; a line is read again, so that it is quoted raw."""
+    return _quotations(
+        [(each.fact, each.says, each.text) for each in verdict.evidence], facts, bundle
+    )
+
+
+def _health(facts: "BundleFacts", bundle: "Bundle") -> list["Citation"]:
+    """What shows that something works, as it lies in the files."""
+    from nemesis.processors.attribution.health import signs_of_health
+    from nemesis.schemas.facts import observation_id
+    from nemesis.schemas.registry import BY_STRUCT
+
+    signs = signs_of_health(facts)
+    ids = [
+        observation_id(BY_STRUCT[type(each.observation)].token, each.observation) for each in signs
+    ]
+    told = [(fact, each.says, "") for fact, each in zip(ids, signs, strict=True)]
+    return _quotations(told, facts, bundle)
+
+
+def _quotations(
+    told: Sequence[tuple[str, str, str]], facts: "BundleFacts", bundle: "Bundle"
+) -> list["Citation"]:
+    """(id of a fact, what it says, its text), each where it was read; the line is read again, so
+    that it is quoted raw."""
     from nemesis.producers.readers.text_lines import lines_at
     from nemesis.views.triage_answer import Citation
 
-    found = [(each, origin) for each in verdict.evidence if (origin := facts.origin(each.fact))]
+    found = [(each, origin) for each in told if (origin := facts.origin(each[0]))]
     numbers: dict[str, set[int]] = {}
     for _, origin in found:
         if origin.line is not None:
@@ -146,10 +170,10 @@ def _citations(
         Citation(
             file=origin.file,
             line=origin.line,
-            text=_quoted(each, lines.get(origin.file, {}).get(origin.line or 0, "")),
-            says=each.says,
+            text=(lines.get(origin.file, {}).get(origin.line or 0, "") or text)[:_TEXT_CHARS_MAX],
+            says=says,
         )
-        for each, origin in found
+        for (_, says, text), origin in found
     ]
 
 
@@ -164,7 +188,3 @@ def _alternatives(verdict: "FaultAttributed", facts: "BundleFacts") -> list["Alt
         else Alternative(each.says, each.because)
         for each, origin in found
     ]
-
-
-def _quoted(evidence: "Evidence", raw: str) -> str:
-    return (raw or evidence.text)[:_TEXT_CHARS_MAX]

@@ -87,7 +87,7 @@ _STEMS: Final = (
         "can't",
         "denied",
         "mismatch",
-        "unexpect",
+        "unexpected",
         "exceed",
         "expired",
         "evict",

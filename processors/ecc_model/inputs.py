@@ -27,7 +27,7 @@ SLOW: Final = (
     "ce_week",
     "remaps_week",
     "links_day",
-    "remapped_rows",  # since the part was first seen
+    "rows_known",  # remapped since the part was first seen
 )
 INPUTS: Final = (
     *CHANNELS,

@@ -43,6 +43,16 @@ def test_a_worker_that_found_no_shared_memory_is_a_setting(tmp_path: Path) -> No
     assert summary(told(tmp_path, log=line))[:2] == ("attributed", "host.config")
 
 
+def test_a_worker_that_was_killed_is_no_setting_whatever_is_advised_beside_it(
+    tmp_path: Path,
+) -> None:
+    line = (
+        "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. It is possible"
+        " that dataloader's workers are out of shared memory.\n"
+    )
+    assert summary(told(tmp_path, log=line)) == ("class-only", "host.oom", [])
+
+
 def test_gpu_memory_that_ran_out_in_older_words_is_the_programs(tmp_path: Path) -> None:
     line = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 MiB (GPU 0; 9 GiB total)\n"
     assert summary(told(tmp_path, log=line)) == ("attributed", "app.oom", ["program/job"])

@@ -10,6 +10,8 @@ _WORKER_KILLED: Final = re.compile(
     r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\) (?:is|was) killed by signal: (\w+)"
     r"|DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\) exited unexpectedly"
 )
+# of a page that /dev/shm has no room for (torch/csrc/DataLoader.cpp)
+_BUS_ERROR: Final = "Bus"
 _NO_SPACE: Final = re.compile(
     r"No space left on device|Stale file handle|Input/output error"
     r"|Transport endpoint is not connected"
@@ -53,12 +55,15 @@ def host(text: str) -> LogMessage | None:
     """What the host refused a process."""
     if match := _STUCK_IN_HOST.search(text):
         return LogMessage("stuck_in_host", value_ns=int(match[1] or 0) * 1_000_000_000)
-    if _SHM.search(text):
-        return LogMessage("shm_full")
-    if match := _WORKER_KILLED.search(text):
+    if (match := _WORKER_KILLED.search(text)) and match[2] != _BUS_ERROR:
+        # the advice about shared memory beside it is torch's guess; the signal is what happened
         return LogMessage(
             "worker_killed", device=(match[1] or match[3]).strip(), what=match[2] or "exited"
         )
+    if _SHM.search(text):
+        return LogMessage("shm_full")
+    if match:
+        return LogMessage("worker_killed", device=match[1].strip(), what=match[2])
     if _FILES.search(text):
         return LogMessage("files_spent")
     if match := _NO_SPACE.search(text):

@@ -168,11 +168,8 @@ def loader_killed(planned: LoaderKilled, target: Target, random: Random) -> Cour
     course.because(name, "a worker of the data loader is killed by the kernel", ramp_ns)
     at_ns = ramp_ns + round(planned.dies_after_s * 1e9)
     if target.rank >= 0:
-        text = (
-            f"RuntimeError: DataLoader worker (pid {pid}) is killed by signal: Killed. It is "
-            "possible that dataloader's workers are out of shared memory. Please try to raise your "
-            "shared memory limit."
-        )
+        # torch/csrc/DataLoader.cpp: advice about shared memory follows a bus error alone
+        text = f"RuntimeError: DataLoader worker (pid {pid}) is killed by signal: Killed. "
         course.prints(at_ns, RankPrints(target.rank, "program", text))
         course.stalls = True
     dies(course, target, after_ns=at_ns, returncode=1)

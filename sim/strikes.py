@@ -122,19 +122,25 @@ class Strikes:
                 witness = self.agents[node].witness
                 witness.setting(effect.component, effect.name, effect.value, at_ns)
             case NodeLost() | NodeHung():
-                for job in self.jobs.values():
-                    for number in job.numbers_on(node):
-                        if isinstance(effect, NodeLost):
-                            job.kill(number, 0)
-                        else:
-                            job.halt(number)
-                self.lost_nodes.add(node)
-                self.boots_count[node] = self.boots_count.get(node, 1) + 1
-                del self.agents[node]
+                self._lose(node, has_power=isinstance(effect, NodeHung))
             case NodeReturned():
                 self._return(node, at_ns)
             case _:
                 assert_never(effect)
+
+    def _lose(self, node: str, *, has_power: bool) -> None:
+        """Nothing of it runs any more; without power its NICs give their ports no light either."""
+        for job in self.jobs.values():
+            for number in job.numbers_on(node):
+                if has_power:
+                    job.halt(number)
+                else:
+                    job.kill(number, 0)
+        for nic in () if has_power else self.cluster.nics_of(node):
+            self.fabric.turn(nic.switch_port, up=False)
+        self.lost_nodes.add(node)
+        self.boots_count[node] = self.boots_count.get(node, 1) + 1
+        del self.agents[node]
 
     def _return(self, node: str, at_ns: int) -> None:
         """Boot a node that was lost, with sound parts: nothing of what it ran is known to it."""

@@ -117,6 +117,18 @@ def test_a_switch_that_is_mended_tells_its_ports_again() -> None:
     assert all(port.up for port in mine[-1].ports)
 
 
+def test_a_node_without_power_gives_no_light_to_its_switch_ports() -> None:
+    run = kind_run("node-lost", after_s=SILENCE_S)
+    seen = {
+        port.peer.split("/")[1]: port.up
+        for _, each in run.observations
+        if isinstance(each, FabricSampled)
+        for port in each.ports
+        if port.peer.startswith("nic/")
+    }
+    assert {f"node/{node}" for node, up in seen.items() if not up} == {run.truth.culprit}
+
+
 def ranks_on(node: str) -> list[str]:
     return [f"rank/{CLUSTER.job.name}/{number}" for number in CLUSTER.ranks_of(node)]
 

@@ -1,6 +1,8 @@
 """Promises about silence: who is called silent, and who must never be."""
 
-from nemesis.schemas.observed import NicDescribed
+import pytest
+
+from nemesis.schemas.observed import NicDescribed, PortSeen
 from tests.attribution_log import Log, cluster, xid
 
 
@@ -63,6 +65,30 @@ def test_what_fell_silent_together_is_named_by_the_switch_it_shares() -> None:
     run(log, NODES, 10)
     run(log, NODES[3:], 40)
     assert "switch/leaf1" in log.last.reason
+
+
+@pytest.mark.parametrize(
+    ("up", "blamed"),
+    [(False, ["rack/r1"]), (True, [])],
+    ids=["no light", "light"],
+)
+def test_a_rack_whose_links_stay_up_has_power(up: bool, blamed: list[str]) -> None:
+    log = Log()
+    for at, node in enumerate(NODES):
+        nics = (NicDescribed(name="mlx5_0", switch_port=f"port/leaf1/{at}"),)
+        log.inventory(node, "0000:1b:00.0", nics=nics, rack=f"r{1 + at // 4}")
+    log.submitted(*NODES, ranks_per_node=1)
+    for second in range(50):
+        silent = second >= 10
+        if second % 5 == 0:
+            for node in NODES[4:] if silent else NODES:
+                log.sample(node, period_ns=5_000_000_000)
+        ports = [PortSeen(port=str(at), up=up or not silent or at >= 4) for at in range(8)]
+        log.fabric("leaf1", *ports)
+        log.tick(1)
+    assert named(log) == blamed
+    assert log.last.verdict == ("class-only" if up else "attributed")
+    assert ("their links are up" in log.last.reason) == up
 
 
 CLUSTER = [f"n{number}" for number in range(1, 17)]

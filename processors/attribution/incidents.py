@@ -74,6 +74,8 @@ class Silence(msgspec.Struct, frozen=True, array_like=True):
     """The tick that found it."""
     domain: str = ""
     """What they share, where they are too many to have failed one by one."""
+    has_light: bool = False
+    """The links of all of them stayed up: they have power."""
 
 
 class Support(msgspec.Struct, frozen=True, array_like=True):

@@ -168,6 +168,17 @@ class Links(msgspec.Struct):
         """Nodes with a link that is down."""
         return {link.node for link in self.by_nic.values() if link.down_ns}
 
+    def has_light(self, node: str, since_ns: int, inventory: Inventory) -> bool:
+        """Whether switches polled after that show every link of a node up: it has power."""
+        ports = [nic.port for nic in inventory.nics.get(node, ()) if nic.port.count("/") == 2]
+        return bool(ports) and all(self._was_up(port, since_ns) for port in ports)
+
+    def _was_up(self, port: str, since_ns: int) -> bool:
+        _, switch, number = port.split("/")
+        seen = self.ports.get(switch, {})
+        up, *_ = seen.get(port) or seen.get(number) or _PORT_USUAL
+        return bool(up) and self.polled_ns.get(switch, 0) > since_ns
+
     def forget(self, now_ns: int) -> None:
         """Drop what has been up and quiet for long."""
         quiet = [

@@ -152,7 +152,11 @@ def place_silence(state: State, tick: Fact) -> None:
             opened_by = f"{tick.id} {' '.join(silence.nodes)}"
             incident = state.incidents.open(opened_by, now_ns, late=False)
         incident.job = incident.job or job
-        incident.silences.append(silence)
+        lit = (
+            state.links.has_light(node, state.hearing.due_ns(node), state.inventory)
+            for node in silence.nodes
+        )
+        incident.silences.append(replace(silence, has_light=all(lit)))
         incident.take_nodes(silence.nodes, now_ns)
 
 

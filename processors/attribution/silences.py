@@ -109,8 +109,7 @@ class Hearing(msgspec.Struct):
 
         Nobody reads it any more, and that is no fault of the node.
         """
-        period_ns = self.period_ns.get(node, PERIOD_NS)
-        since_ns = self.last_ns[node] + period_ns
+        since_ns = self.due_ns(node)
         jobs = dict.fromkeys(seat.job for seat in inventory.seats_on(node))
         return any(steps.has_got_on_since(job, since_ns) for job in jobs)
 
@@ -124,6 +123,10 @@ class Hearing(msgspec.Struct):
             late += silent_ns >= LATE_PERIODS * period_ns
         late -= gone
         return late if _are_many(late, len(self.last_ns) - gone) else 0
+
+    def due_ns(self, node: str) -> int:
+        """When it should have been heard again: what it died of happened before."""
+        return self.last_ns.get(node, 0) + self.period_ns.get(node, PERIOD_NS)
 
     def _limit_ns(self, node: str) -> int:
         return PERIODS * self.period_ns.get(node, PERIOD_NS)

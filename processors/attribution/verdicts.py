@@ -133,7 +133,7 @@ def _silent(silences: Sequence[Silence], inventory: Inventory) -> Finding:
     proofs = tuple(each.proof for each in silences)
     domain = next((each.domain for each in silences if each.domain), "")
     rack = inventory.whole_rack(nodes)
-    if rack:
+    if rack and not any(each.has_light for each in silences):
         return Finding(
             verdict="attributed",
             fault_class="unknown",
@@ -149,7 +149,8 @@ def _silent(silences: Sequence[Silence], inventory: Inventory) -> Finding:
         return Finding(
             verdict="class-only",
             fault_class="network.fabric",
-            reason=f"{len(nodes)} nodes of {domain} fell silent together: they share a network",
+            reason=f"{len(nodes)} nodes of {domain} fell silent together: they share a network"
+            + (", and their links are up" if all(each.has_light for each in silences) else ""),
             confidence_ppm=700_000,
             level=UNEXPLAINED + 1,
             victims=tuple(components.node(name) for name in nodes),

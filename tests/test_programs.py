@@ -47,3 +47,15 @@ def test_a_fault_on_gpus_of_two_nodes_is_the_programs_and_on_one_may_be_the_gpus
         job.run(10, stands_still=True)
         assert set(job.named) == named
         assert job.log.last.fault_class == "app.program"
+
+
+def test_what_ranks_print_when_they_end_makes_nobody_elses_fault_theirs() -> None:
+    job = Job(period_s=5)
+    job.run(20)
+    job.log.kernel(xid(13, rest=FAULT), "n2")
+    job.run(15, stands_still=True)
+    for node, rank in (("n2", 2), ("n3", 4)):
+        job.log.kernel(xid(43, rest=f"pid={rank}, name=python3, Ch 00000008"), node)
+        job.log.exited(rank, node=node, pid=rank, signal=6)
+    job.run(60, stands_still=True)
+    assert not job.named

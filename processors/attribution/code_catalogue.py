@@ -23,6 +23,7 @@ to be done by itself."""
 _XID_SOURCE: Final = "docs.nvidia.com/deploy/xid-errors"
 _SXID_SOURCE: Final = "NVIDIA Fabric Manager User Guide, NVSwitch errors"
 _AER_SOURCE: Final = "Linux drivers/pci/pcie/aer.c"
+# the numbers are those of mlx5_ifc.h, MLX5_INITIAL_SEG_HEALTH_SYNDROME_*
 _NIC_SOURCE: Final = "Linux drivers/net/ethernet/mellanox/mlx5/core/health.c"
 _BUCKETS: Final[Mapping[str, Action]] = {
     "IGNORE": "none",
@@ -76,6 +77,8 @@ _NIC: Final[Mapping[str, tuple[str, Severity]]] = {
     "0xe": ("an event queue that does not exist was named", "fatal"),
     "0xf": ("a serial link inside the device failed", "fatal"),
     "0x10": ("it is hot", "note"),
+    "0x12": ("data read from the host's memory is marked as spoilt", "fatal"),
+    "0x13": ("the device does not trust its firmware and locked itself", "fatal"),
 }
 
 

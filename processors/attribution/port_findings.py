@@ -45,12 +45,25 @@ _BROKEN: Final = frozenset(
         "roce_adp_retrans_to",
         "req_transport_retries_exceeded",
         "sai_port_stat_if_in_errors",
+        "in_errors",  # OpenConfig, openconfig-interfaces and openconfig-if-ethernet
+        "in_fcs_errors",
+        "in_crc_errors",
+        "carrier_transitions",
+        "link_down_counter",  # ibdiagnet2.pm
         "sai_port_stat_if_in_fec_not_correctable_frames",
     }
 )
 _DOWN: Final = re.compile(r"\bDOWN\b|\bDown\b|PORT_DOWN|Polling|Disabled")
 _FIRMWARE_HEALTH: Final = ("health.fw", "health.fw_fatal", "health.hw_fatal", "health.vnic")
-_LOST: Final = frozenset({"link_downed", "link_downed_counter", "link_down_events_phy"})
+_LOST: Final = frozenset(
+    {
+        "link_down_counter",
+        "carrier_transitions",
+        "link_downed",
+        "link_downed_counter",
+        "link_down_events_phy",
+    }
+)
 _RATE: Final = re.compile(r"\((\d+)X (\w+)\)")  # 400 Gb/sec (4X NDR)
 
 
@@ -297,7 +310,7 @@ def _lifetime(told: Told) -> Finding | None:
     for key in sorted({(each.node, each.name) for each in counted}):
         same = [each for each in counted if (each.node, each.name) == key]
         usual = median_low(each.last for each in same)
-        odd += [e for e in same if e.last > usual and (len(same) > 1 or e.last > 0)]
+        odd += [e for e in same if e.last > (usual if len(same) > 1 else 0)]
     if not odd:
         return None
     odd.sort(key=lambda each: -each.last)

@@ -42,6 +42,7 @@ _TROUBLE: Final = re.compile(
     r"|Unexpected result (?:nan|inf)\b|\bfound NaN\b|\b(?:FATAL|CRITICAL)\b|\bERROR[]:]"
     r"|STEPD TERMINATED|CANCELLED AT\b|\bWTERMSIG [1-9]|slurm\w+: error"
     r"|Evicted|exitcode\s*: [1-9]|srun: error|\bXid[ =]\d|Cannot allocate memory|\bKilled\b"
+    r"|Did not get (?:initial|subsequent) heartbeat|Workload section \S+ timed out"
     r"|[Oo]ut of memory|[Aa]ssertion\b.*\bfailed|is killed by signal|CUDA initialization"
 )
 _FINISHED: Final = re.compile(
@@ -60,7 +61,7 @@ _GPU_LOST: Final = re.compile(
 _PCI: Final = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?"
 # NVIDIA/k8s-device-plugin internal/rm/health.go, and other agents that name a GPU by its UUID
 _XID_TOLD: Final = re.compile(
-    rf"\bXid[= ](\d{{1,4}})\b.*?\b(?:Device=|on (?:GPU |device )?)(GPU-[0-9a-f-]{{36}}|{_PCI})"
+    rf"\b(?i:Xid)[= ](\d{{1,4}})\b.*?\b(?:Device=|on (?:GPU |device )?)(GPU-[0-9a-f-]{{36}}|{_PCI})"
 )
 _WRONG: Final = re.compile(r"Out of bounds values ?: ?(\d+)")
 

@@ -23,12 +23,13 @@ from nemesis.processors.attribution.report_rules import proofs, proofs_of, shown
 from nemesis.processors.attribution.reports import Said, Told
 
 OTHERS_MIN: Final = 2
+_RELEASE: Final = "release."
 _FAILED: Final = ("timeout", "follower", "trouble", "connect_failed", "peer_closed", "completion")
 
 
 def judge_refusals(told: Told) -> list[Finding]:
     """What was refused, and releases that differ."""
-    found = [_memory_refused(told), _device_refused(told), _releases(told)]
+    found = [_memory_refused(told), _device_refused(told), _releases(told), *_tabled(told)]
     return [each for each in found if each is not None]
 
 
@@ -92,3 +93,36 @@ def _releases(told: Told) -> Finding | None:
 
 def _library(said: Said) -> str:
     return f"software/{said.node}/nccl-{said.message.what}"
+
+
+def _tabled(told: Told) -> list[Finding]:
+    """Releases that somebody put side by side: one host that differs, where something failed."""
+    found = []
+    named = [each for each in told.settings if each.name.startswith(_RELEASE)]
+    for name in sorted({each.name for each in named}):
+        own = {each.component: each for each in named if each.name == name}
+        count = Counter(each.value for each in own.values())
+        if len(count) < 2:
+            continue
+        usual, others = count.most_common(1)[0]
+        odd = [each for each in own.values() if each.value != usual]
+        what = name.removeprefix(_RELEASE)
+        failed = told.of(*_FAILED, "severe")
+        certain = bool(failed) and others >= OTHERS_MIN and len(odd) == 1
+        found.append(
+            Finding(
+                verdict="attributed" if certain else "class-only" if failed else "insufficient",
+                fault_class="software.version" if failed else "unknown",
+                reason=f"hosts of {told.job} run {what} {shown(sorted(count))}"
+                + ("" if failed else "; that anything failed for it is not shown"),
+                confidence_ppm=700_000 if certain else 500_000 if failed else 0,
+                level=VERSION_DIFFERS - 1 if failed else UNEXPLAINED - 2,
+                culprits=tuple(f"software/{e.node}/{what}-{e.value}" for e in odd)
+                if certain
+                else (),
+                proofs=proofs_of((e, f"{e.component} runs {what} {e.value}") for e in own.values()),
+                jobs=(told.job,),
+                missing=(wanted.ONE_RUN_EACH, wanted.RANKS_OUTPUT),
+            )
+        )
+    return found

@@ -7,9 +7,11 @@ incident, and joins the one that kernel logs or flight recorders opened for it.
 from collections.abc import Sequence
 from typing import Final
 
+from nemesis.processors.attribution.collective_time_findings import judge_collective_times
 from nemesis.processors.attribution.findings import Finding
 from nemesis.processors.attribution.gpu_reading_findings import judge_gpu_readings
 from nemesis.processors.attribution.gpu_state_findings import judge_gpu_states
+from nemesis.processors.attribution.gpu_topology_findings import judge_gpu_topology
 from nemesis.processors.attribution.host_setting_findings import judge_host_settings
 from nemesis.processors.attribution.incidents import Incident
 from nemesis.processors.attribution.narrow_link_findings import judge_narrow_links
@@ -36,6 +38,7 @@ REPORT: Final = "report "
 _RULES: Final[tuple[Rule, ...]] = (
     judge_gpu_states,
     judge_gpu_readings,
+    judge_gpu_topology,
     judge_host_settings,
     judge_network_settings,
     judge_packet_sizes,
@@ -50,6 +53,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     judge_stacks,
     judge_trials,
     judge_pace,
+    judge_collective_times,
 )
 
 

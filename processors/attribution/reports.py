@@ -76,6 +76,7 @@ class Tried(msgspec.Struct, frozen=True, array_like=True):
     proof: Proof
     size_bytes: int = 0
     says: str = ""
+    duration_ns: int = 0
 
 
 class Paced(msgspec.Struct, frozen=True, array_like=True):
@@ -263,6 +264,7 @@ def _take_trial(reports: JobReports, fact: Fact) -> bool:
             Proof(fact.id, fact.seq, ""),
             data.size_bytes,
             data.says,
+            data.duration_ns,
         )
     )
     return True

@@ -3,12 +3,13 @@
 Why: nobody's list of messages is complete, and an all-clear beside a failure that no rule knows is
 false. How: a line shows that something failed in one of three ways. Its level: a logger prints one
 before the message, and a line whose level is below an error is none, whatever words it holds. Its
-form: an exception's name before a colon, a status that is not zero. Its words: a word of failure
+form: an exception's name before a colon, a status that is not zero, a measure that is no number
+(NaN). Its words: a word of failure
 that is not denied (`no errors`, `failed: 0`), is no measure (`error 0.12`) and no setting
 (`timeout=600`). What failed is not asked here, so nothing is ever blamed for it.
 
-Levels: Abseil and glog (E0613), Python logging, logrus and slog (level=), RFC 5424 severities, NCCL
-(src/debug.cc knows WARN, INFO and TRACE: WARN is the worst).
+Levels: Abseil and glog (E0613), ibdiagnet (-E-), Python logging, logrus and slog (level=), RFC 5424
+severities, NCCL (src/debug.cc knows WARN, INFO and TRACE: WARN is the worst).
 """
 
 import re
@@ -21,14 +22,17 @@ _LEVEL: Final = re.compile(
     r"|\b(?:level|lvl|severity|levelname)\"?\s?[=:]\s?\"?(?:(?P<key_bad>err|fatal|crit|panic|alert"
     r"|emerg)|(?P<key_mild>warn|info|debug|notice|trace))"
     r"|(?:^|\[)(?:(?P<letter_bad>[EF])|(?P<letter_mild>[WI]))(?:\d{3,4}(?=[ \]])| (?=\w+\.cpp:))"
+    r"|^\s*-(?:(?P<dash_bad>E)|(?P<dash_mild>[WI]))- "
     r"|(?P<nccl>NCCL WARN)"
     r"|^(?:[\w./-]+(?:\[\d+\])?: )?(?P<said>error|fatal)(?: error)?: "
 )
+_MILD: Final = frozenset({"mild", "key_mild", "letter_mild", "dash_mild"})
 _FORM: Final = re.compile(
     r"^\s*(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failure|Fault|Interrupt)(?::|\Z)"
     r"|\bTraceback \(most recent call last\)"
     r"|\b(?:[Ee]xit(?:ed)?(?: with)?(?: ?-?(?:code|status))?|exitcode|return(?:ed)?[ _-]?code|rc"
     r"|returned non-zero exit status)[ :=]+(?:\w+ )?-?[1-9]\d{0,5}\b"
+    r"|(?:^|[\s,;:=(\[])-?(?i:nan|inf)(?=[\s,;)\]]|\Z)"
     r"|\b[Ss]ignal[ :=]+(?:\d{1,2}\b|SIG\w+)|\berrno[ :=]+[1-9]|\(core dumped\)"
 )
 _WORDS: Final = (
@@ -95,8 +99,19 @@ _STEMS: Final = (
     ),
     *("degraded", "not ", "no such", "unrecov", "uncorrect", "offline", "inactive", "stale"),
     *("throttl", "preempt", "cancel", "flow", "out of", "exit", "signal", "except", "traceback"),
-    *("interrupt", "core dumped", "rc", "return", "crit", "severe", "emerg", "alert", "nccl warn"),
-    *("notready", "does not exist"),
+    *(
+        "interrupt",
+        "core dumped",
+        "rc",
+        "return",
+        "crit",
+        "severe",
+        "emerg",
+        "alert",
+        "nccl warn",
+        "nan",
+    ),
+    *("inf", "-e-", "notready", "does not exist"),
 )
 """A part of each alternative above, in lower case: most lines hold none."""
 _HARMLESS: Final = re.compile(
@@ -140,7 +155,7 @@ def is_severe(text: str) -> bool:
     if text[:1] not in "EF[" and not any(stem in lower for stem in _STEMS):
         return False
     level = _LEVEL.search(text[:_HEAD_CHARS])
-    if level is not None and level.lastgroup in ("mild", "key_mild", "letter_mild"):
+    if level is not None and level.lastgroup in _MILD:
         return "NCCL WARN" in text
     if level is None and _FORM.search(text) is None and _WORD.search(text) is None:
         return False

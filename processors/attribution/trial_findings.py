@@ -40,9 +40,10 @@ def _slow(told: Told) -> Finding | None:
         if _count(slow, name) >= ALONE_MIN and _count(fast, name) == 0
     ]
     if len(at_fault) == 1 and all(at_fault[0] in each.components for each in slow):
+        of_gpu = at_fault[0].startswith("gpu/")
         return Finding(
             verdict="attributed",
-            fault_class="straggler.network",
+            fault_class="straggler.gpu" if of_gpu else "straggler.network",
             reason=f"every test with {at_fault[0]} is slow, those of the others are not",
             confidence_ppm=750_000,
             level=PATH_SLOW,
@@ -50,6 +51,8 @@ def _slow(told: Told) -> Finding | None:
             proofs=_rates(slow, fast),
             missing=(wanted.LINK_COUNTERS,),
         )
+    if all(name.startswith("gpu/") for each in measured for name in each.components):
+        return None  # GPUs of one host differ by how they are wired
     return Finding(
         verdict="class-only",
         fault_class="straggler.network",

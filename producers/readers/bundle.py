@@ -16,8 +16,8 @@ from typing import IO, Final
 import msgspec
 
 from nemesis.producers.flight_recorder import BadDumpError, Dump, read_dump
+from nemesis.producers.readers.documents.json_file import read_json_file
 from nemesis.producers.readers.dump_file import load_json, load_pickle
-from nemesis.producers.readers.json_file import read_json_file
 from nemesis.producers.readers.kernel_log import (
     KernelLog,
     is_kernel_log,
@@ -33,7 +33,7 @@ from nemesis.schemas.errors import NemesisError
 FILES_MAX: Final = 20_000
 _HEAD_BYTES: Final = 64
 _PICKLE: Final = re.compile(rb"\x80[\x02-\x05]")
-_JSON: Final = re.compile(rb"\s*\{")
+_JSON: Final = re.compile(rb"\s*(?:\{|\[\s*\{)")
 # `rank` is torch's own default, /tmp/nccl_trace_rank_<n>; else the last number of the name
 _RANK: Final = re.compile(
     r"(?P<stem>.*rank[._-]?)(?P<rank>\d{1,7})(?!\d)|(?P<stem_only>.*?)(?P<last>\d+)(?:\.[a-z]+)*\Z",

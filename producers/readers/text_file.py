@@ -16,22 +16,27 @@ from nemesis.producers.readers.gpu.dcgm_links import DcgmLinks
 from nemesis.producers.readers.gpu.nvidia_smi_query import NvidiaSmiQuery
 from nemesis.producers.readers.gpu.nvidia_smi_table import NvidiaSmiTable
 from nemesis.producers.readers.gpu.nvidia_smi_xml import NvidiaSmiXml
+from nemesis.producers.readers.gpu.topology_matrix import TopologyMatrix
 from nemesis.producers.readers.host.limits import Limits
 from nemesis.producers.readers.host.pcie_settings import PcieSettings
 from nemesis.producers.readers.host.routes import Routes
 from nemesis.producers.readers.host.units import Units
 from nemesis.producers.readers.jobs.program_log import ProgramLog
 from nemesis.producers.readers.jobs.progress import Progress
+from nemesis.producers.readers.jobs.scheduler_jobs import SchedulerJobs
 from nemesis.producers.readers.jobs.scheduler_nodes import SchedulerNodes
 from nemesis.producers.readers.jobs.scheduler_tables import SchedulerTables
 from nemesis.producers.readers.jobs.stacks import Stacks
 from nemesis.producers.readers.nic.adapters import Adapters
 from nemesis.producers.readers.nic.devlink_health import DevlinkHealth
 from nemesis.producers.readers.nic.gids import Gids
+from nemesis.producers.readers.nic.ibdiagnet import Ibdiagnet
 from nemesis.producers.readers.nic.interfaces import Interfaces
 from nemesis.producers.readers.nic.port_counters import PortCounters
 from nemesis.producers.readers.notes import Note, Reader, text_line
 from nemesis.producers.readers.tables.bandwidth import Bandwidth
+from nemesis.producers.readers.tables.pair_matrix import PairMatrix
+from nemesis.producers.readers.tables.release_table import ReleaseTable
 from nemesis.producers.readers.tables.runs_table import RunsTable
 from nemesis.producers.readers.tables.step_times import StepTimes
 from nemesis.producers.readers.text_lines import numbered_lines, opened
@@ -54,6 +59,7 @@ _TELLING: Final = (
 """What a line says that may be of a fault, in a file too long to read whole."""
 READERS: Final[tuple[Callable[[], Reader], ...]] = (
     NvidiaSmiXml,
+    TopologyMatrix,
     NvidiaSmiTable,
     Dcgm,
     DcgmLinks,
@@ -66,12 +72,16 @@ READERS: Final[tuple[Callable[[], Reader], ...]] = (
     Gids,
     Interfaces,
     DevlinkHealth,
+    Ibdiagnet,
     PortCounters,
     Stacks,
+    SchedulerJobs,
     SchedulerNodes,
     SchedulerTables,
     Bandwidth,
+    PairMatrix,
     StepTimes,
+    ReleaseTable,
     RunsTable,
     Progress,
     ProgramLog,

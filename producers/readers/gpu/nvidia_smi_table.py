@@ -13,7 +13,7 @@ from nemesis.schemas.components import pci_address
 from nemesis.schemas.observed import CountersRead, SettingRead
 
 _PCI: Final = r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
-_HEAD: Final = re.compile(r"\|\s*NVIDIA-SMI \d|\s*(?:GPU\d+\s+)+(?:\w+ Affinity|NIC\d)")
+_HEAD: Final = re.compile(r"\|\s*NVIDIA-SMI \d")
 _ROW: Final = re.compile(rf"\|\s*(\d+)\s+(\S.*?)\s*\|\s*{_PCI}\s+\S+\s*\|\s*(\S+)\s*\|")
 _USE: Final = re.compile(
     r"\|\s*(?:\S+)\s+(\d+C|ERR!|N/A|Unknown Error)\s+P?\S*\s+(\S+W|ERR!|N/A) ?/ ?.*?"

@@ -60,7 +60,9 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
     (
         "launcher",
         re.compile(
-            r"ChildFailedError|Root Cause|\bexitcode\b|srun: error|mpirun|[Ss]ignal \d+ \(SIG\w+\)"
+            # NVIDIA/nvidia-resiliency-ext src/.../fault_tolerance/rank_monitor_server.py
+            r"Did not get (?:initial|subsequent) heartbeat|RankMonitorServer"
+            r"|ChildFailedError|Root Cause|\bexitcode\b|srun: error|mpirun|[Ss]ignal \d+ \(SIG\w+\)"
             r"|\blocal_rank: \d+\)|SignalException|elastic.*(?:failed|closed)"
         ),
     ),

@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from nemesis.producers.readers.jobs.scheduler_states import job_state
 from nemesis.producers.readers.notes import Note, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import SettingRead
 
 _NODES_HEAD: Final = re.compile(r"\s*(?:NODELIST|HOSTNAMES|PARTITION)\b.*\bSTATE\b")
-_JOBS_HEAD: Final = re.compile(r"\s*JobID(?:Raw)?[\s|].*\bState\b.*\bNodeList\b")
+_JOBS_HEAD: Final = re.compile(r"(?=.*\bJobID(?:Raw)?\b)(?=.*\bState\b)[\w\s|]+\Z")
 _RULE: Final = re.compile(r"[- ]+\Z")
 _ONE_NODE: Final = re.compile(r"[A-Za-z][\w.-]{0,62}\Z")
 
@@ -71,11 +72,12 @@ def _of_node(line: TextLine, row: Mapping[str, str]) -> list[Note]:
 
 
 def _of_job(line: TextLine, row: Mapping[str, str]) -> list[Note]:
-    """Only that the job lost its one node: of several nodes the table does not say which."""
-    node, state = row["NODELIST"], row["STATE"]
-    if state != "NODE_FAIL" or not _ONE_NODE.match(node):
+    job = row.get("JOBID") or row.get("JOBIDRAW") or ""
+    state, exit_code = row["STATE"], row.get("EXITCODE", "")
+    reason, nodes = row.get("REASON", ""), row.get("NODELIST", "")
+    if not state[:1].isupper():
         return []
-    return [_note(line, node, "slurm.reason", "not responding: NODE_FAIL")]
+    return [note(line, job_state(job, state, reason, exit_code or "0:0", nodes))]
 
 
 def _note(line: TextLine, node: str, name: str, value: str) -> Note:

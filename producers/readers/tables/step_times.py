@@ -10,7 +10,7 @@ from typing import Final
 
 from nemesis.producers.readers.notes import Note, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
-from nemesis.schemas.observed import StepsTimed
+from nemesis.schemas.observed import LogLineWritten, StepsTimed
 
 MS_NS: Final = 1_000_000
 UNITS_NS: Final = {"s": 1_000_000_000, "ms": MS_NS, "us": 1_000, "ns": 1}
@@ -23,6 +23,9 @@ _TIME: Final = re.compile(
     r"(?:step|batch|iter(?:ation)?)_?(?:time|duration)(?:_norm)?(?:_(s|ms|us|ns))?\Z", re.I
 )
 RANKS_MIN: Final = 2
+TEXT_CHARS_MAX: Final = 2000
+_NO_NUMBER: Final = re.compile(r"\s*[-+]?(?:nan|inf(?:inity)?|null|none|n/a)\s*\Z", re.IGNORECASE)
+"""A rank that told of no time for a step: it may have been measured by nobody, or not have come."""
 
 
 class StepTimes:
@@ -59,7 +62,11 @@ class StepTimes:
         if step < 0 or first_rank < 0 or max(step, first_rank) >= 2**31:
             return ()
         timed = StepsTimed(**unplaced(), job="", step=step, step_ns=times, first_rank=first_rank)
-        return [note(line, timed)]
+        found = [note(line, timed)]
+        if any(_NO_NUMBER.match(cells[at]) for at in columns):
+            told = LogLineWritten(**unplaced(), source="program", text=raw[:TEXT_CHARS_MAX])
+            found.append(note(line, told))
+        return found
 
     def end(self) -> Iterable[Note]:
         """Nothing waits for the end."""
@@ -67,6 +74,8 @@ class StepTimes:
 
     def _time_ns(self, cell: str) -> int:
         if not cell.strip():
+            return 0
+        if _NO_NUMBER.match(cell):
             return 0
         time_ns = int(float(cell) * self._unit_ns)
         return time_ns if 0 <= time_ns < 2**62 else 0

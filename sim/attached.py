@@ -82,7 +82,6 @@ async def run(
         cluster = await _submit(log, options.cluster, clock.start_ns)
     simulation = Simulation(
         cluster,
-        submissions(cluster, clock.start_ns),
         plan_faults(
             cluster, options.scenario.faults, options.seed, lasts_s=options.scenario.duration_s
         ),

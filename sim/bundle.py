@@ -21,7 +21,6 @@ from nemesis.sim.faults.scenario import Scenario
 from nemesis.sim.faults.symptoms import Symptom
 from nemesis.sim.jobs.recorder import CAPACITY, Recorder, Version
 from nemesis.sim.jobs.words import DUMP_WAIT_NS, last_words
-from nemesis.sim.operator import submissions
 from nemesis.sim.params import Params
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.told import told
@@ -67,14 +66,13 @@ def bundle_of(
     with tempfile.TemporaryDirectory() as plans:
         simulation = Simulation(
             cluster,
-            submissions(cluster, start_ns),
             faults,
             seed=seed,
             folder=Path(plans),
             start_ns=start_ns,
+            defects=defects,
             params=params,
         )
-        simulation.afflict(defects)
         now_ns = _let_pass(simulation, start_ns, ends_ns)
         if any(job.is_stalled for job in simulation.jobs.values()):
             ends_ns += timeout_ms * MS + DUMP_WAIT_NS

@@ -21,7 +21,7 @@ from nemesis.sim.dry_run import weighed
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.scenario import Scenario
 from nemesis.sim.faults.symptoms import Fault
-from nemesis.sim.operator import set_up, submissions
+from nemesis.sim.operator import set_up
 from nemesis.sim.params import Params
 from nemesis.sim.show import Show
 from nemesis.sim.simulation import Simulation
@@ -181,7 +181,6 @@ def _stage(
     cluster = options.cluster
     simulation = Simulation(
         cluster,
-        submissions(cluster, clock.start_ns),
         faults,
         seed=options.seed,
         folder=server.folder / "agents",

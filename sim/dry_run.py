@@ -15,7 +15,6 @@ from nemesis.schemas.observed import LogLineWritten
 from nemesis.sim.faults.causal import Cause
 from nemesis.sim.faults.symptoms import Fault, Symptom
 from nemesis.sim.jobs.words import TIMED_OUT
-from nemesis.sim.operator import submissions
 from nemesis.sim.params import Params
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.told import told
@@ -38,14 +37,13 @@ def weighed(
     weigher = Weigher(faults, params.truth, start_ns=start_ns)
     simulation = Simulation(
         cluster,
-        submissions(cluster, start_ns),
         faults,
         seed=seed,
         folder=folder,
         start_ns=start_ns,
+        defects=defects,
         params=params,
     )
-    simulation.afflict(defects)
     loud: dict[str, int] = {}
     now_ns = start_ns
     while now_ns < weigher.until_ns:

@@ -26,7 +26,7 @@ from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.scenario import Scenario
 from nemesis.sim.faults.symptoms import Symptom
 from nemesis.sim.offline_log import OfflineLog
-from nemesis.sim.operator import beginning, submissions
+from nemesis.sim.operator import beginning
 from nemesis.sim.params import Params
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.topology.cluster import Cluster
@@ -104,14 +104,13 @@ def run_offline(
         )
     simulation = Simulation(
         cluster,
-        submissions(cluster, START_NS),
         faults,
         seed=seed,
         folder=folder,
         start_ns=START_NS,
+        defects=defects,
         params=weigh,
     )
-    simulation.afflict(defects)
     records: list[Record] = []
     log = OfflineLog(catalogue, simulation, START_NS, keep=records.append)
     log.begin(beginning(cluster, catalogue, START_NS))

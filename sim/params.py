@@ -138,8 +138,8 @@ class TruthParams(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fiel
     """From when it should show."""
     late_s: int
     """What is older when it arrives proves nothing in time."""
-    polls_min: int
-    """So many readings above the others', or it is noise."""
+    rounds_min: int
+    """In so many of a job's steps a rank must be seen late, or it is noise."""
     silent_s: int
     """Who is heard after so long was not silent."""
 

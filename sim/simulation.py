@@ -16,6 +16,7 @@ from nemesis.sim.faults.symptoms import Fault, Symptom
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.network import Network
 from nemesis.sim.jobs.watchdogs import Watchdogs
+from nemesis.sim.operator import submissions
 from nemesis.sim.params import Params, load_params
 from nemesis.sim.rendezvous import Rendezvous
 from nemesis.sim.strikes import Strikes
@@ -39,15 +40,19 @@ class Simulation:
     def __init__(
         self,
         cluster: Cluster,
-        submitted: Sequence[JobSubmitted],
         faults: Sequence[Fault],
         *,
         seed: int,
         folder: Path,
         start_ns: int,
+        submitted: Sequence[JobSubmitted] | None = None,
+        defects: Sequence[Symptom] = (),
         params: Params | None = None,
     ) -> None:
-        """`params`: what is assumed of telemetry and steps; the release's file where it is None."""
+        """`submitted`: the cluster's jobs, as a demo submits them where it is None; `defects`: of
+        the evidence, and no fault of the cluster; `params`: what is assumed of telemetry and steps,
+        the release's file where it is None."""
+        submitted = submissions(cluster, start_ns) if submitted is None else submitted
         self.cluster: Final = cluster
         params = params or load_params()
         self.network: Final = Network(cluster.nvlink_of)
@@ -56,15 +61,12 @@ class Simulation:
         """The first one."""
         self.world: Final = World(cluster, seed, params)
         self.fabric: Final = Fabric(cluster, seed, params)
-        period_ns = FABRIC_POLLS * cluster.cluster.sample_period_ms * 1_000_000
+        period_ns = cluster.cluster.sample_period_ms * 1_000_000
         self._collectors: Final = Collectors(
-            cluster, self.fabric, start_ns=start_ns, period_ns=period_ns
+            cluster, self.fabric, start_ns=start_ns, period_ns=FABRIC_POLLS * period_ns
         )
         self._poller: Final = Poller(
-            self.world,
-            cluster.node_names,
-            period_ns=cluster.cluster.sample_period_ms * 1_000_000,
-            start_ns=start_ns,
+            self.world, cluster.node_names, period_ns=period_ns, start_ns=start_ns
         )
         self._speaking: Final[set[str]] = set()
         self.faults_injected_count = 0
@@ -98,17 +100,11 @@ class Simulation:
             self.restart_agent(node, start_ns)
         self.faults: Final[list[Fault]] = []
         self._onsets: Final[list[Fault]] = []
-        self._symptoms: Final[list[tuple[int, int, Symptom]]] = []
+        self._symptoms: Final = _in_time(defects, start_ns)
         self._watchdogs: Final = [Watchdogs(job) for job in self.jobs.values()]
         self._memberships: Final = {name: Memberships(job) for name, job in self.jobs.items()}
         for fault in faults:
             self.inject(fault)
-
-    def afflict(self, defects: Sequence[Symptom]) -> None:
-        """Let evidence be lost, late or missing from these times on; no fault of the cluster."""
-        for number, each in enumerate(defects):
-            entry = (self.start_ns + each.after_ns, -1 - number, each)
-            insort(self._symptoms, entry, key=lambda entry: entry[:2])
 
     def inject(self, fault: Fault) -> None:
         """Let one more fault begin at its time, or at the next advance where that has passed."""
@@ -260,6 +256,15 @@ class Simulation:
         """How each job stands after its newest step; without those that have made none."""
         stands = (each.standing() for each in self._memberships.values())
         return [each for each in stands if each is not None]
+
+
+def _in_time(defects: Sequence[Symptom], start_ns: int) -> list[tuple[int, int, Symptom]]:
+    """(when, order, what) of defects: at equal times before what strikes the cluster."""
+    order = range(-1, -1 - len(defects), -1)
+    return sorted(
+        ((start_ns + each.after_ns, at, each) for at, each in zip(order, defects, strict=True)),
+        key=lambda each: each[:2],
+    )
 
 
 def _jobs(

@@ -12,7 +12,6 @@ from nemesis.schemas.observed import Observation
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.planned import KINDS, FaultPlanned
 from nemesis.sim.offline import START_NS
-from nemesis.sim.operator import submissions
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.topology.cluster import Cluster
 from nemesis.sim.topology.cluster_file import load_cluster
@@ -99,7 +98,6 @@ def kind_run(
     with tempfile.TemporaryDirectory() as folder:
         simulation = Simulation(
             CLUSTER,
-            submissions(CLUSTER, START_NS),
             faults,
             seed=seed,
             folder=Path(folder),

@@ -53,7 +53,9 @@ class Run:
         )
         plans = [planned(kind, after_s=5.0, node=NODE, gpu=4) for kind in kinds]
         faults = plan_faults(CLUSTER, plans, seed=7)
-        self.sim = Simulation(CLUSTER, [self.submitted], faults, seed=7, folder=folder, start_ns=0)
+        self.sim = Simulation(
+            CLUSTER, faults, seed=7, folder=folder, start_ns=0, submitted=[self.submitted]
+        )
         self.folder = folder
         self.now_ns = 0
         self.truths: list[FaultInjected | MembershipFormed] = []

@@ -18,7 +18,6 @@ from nemesis.sim.bundle import write_bundle
 from nemesis.sim.faults.scenario import scenario_named
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.recorder import Version
-from nemesis.sim.operator import submissions
 from nemesis.sim.params import load_params
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.topology.cluster_file import load_cluster
@@ -48,9 +47,7 @@ def incident(
     cluster = load_cluster()
     model = replace(cluster.job, nodes=2, world_min=8, **layout)
     cluster = replace(cluster, jobs=(model,))
-    simulation = Simulation(
-        cluster, submissions(cluster, START), (), seed=7, folder=folder / "agents", start_ns=START
-    )
+    simulation = Simulation(cluster, (), seed=7, folder=folder / "agents", start_ns=START)
     simulation.advance(START + 7_300 * MS, lambda node: True)
     fault(simulation.job)
     now_ns = START + after_s * SECOND

@@ -9,7 +9,6 @@ import pytest
 from nemesis.schemas.facts import encode_observation
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.offline import START_NS
-from nemesis.sim.operator import submissions
 from nemesis.sim.params import load_params
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.told import told
@@ -25,16 +24,14 @@ Told = tuple[int, bytes]
 def simulated(drawn: Drawn, seed: int, folder: Path) -> Simulation:
     scenario = drawn.scenario
     faults = plan_faults(drawn.cluster, scenario.faults, seed, lasts_s=scenario.duration_s)
-    simulation = Simulation(
+    return Simulation(
         drawn.cluster,
-        submissions(drawn.cluster, START_NS),
         faults,
         seed=seed,
         folder=folder,
         start_ns=START_NS,
+        defects=drawn.defects,
     )
-    simulation.afflict(drawn.defects)
-    return simulation
 
 
 def passing(simulation: Simulation, period_ns: int) -> Iterator[Told]:

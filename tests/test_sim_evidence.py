@@ -26,7 +26,6 @@ from nemesis.sim.faults.symptoms import (
     SamplesLost,
     Symptom,
 )
-from nemesis.sim.operator import submissions
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.topology.cluster import SETTINGS
 from nemesis.sim.topology.cluster_file import load_cluster
@@ -59,7 +58,6 @@ def told(folder: Path, *effects: tuple[float, Effect], seconds: int = 20) -> lis
     """What arrives of NODE in so many seconds."""
     simulation = Simulation(
         CLUSTER,
-        submissions(CLUSTER, START),
         [fault(*effects)] if effects else [],
         seed=7,
         folder=folder,

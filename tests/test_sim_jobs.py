@@ -9,7 +9,6 @@ from nemesis.schemas.done import AttemptCompleted
 from nemesis.sim.faults.scenario import Expect, scenario_named
 from nemesis.sim.faults.symptoms import Effect, SwitchLost, SwitchReturned, Symptom
 from nemesis.sim.offline import run_offline
-from nemesis.sim.operator import submissions
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.topology.cluster import Cluster
 from nemesis.sim.topology.cluster_file import load_cluster
@@ -28,9 +27,7 @@ def two_jobs() -> Cluster:
 
 def test_each_job_has_its_own_ranks_on_its_own_nodes(tmp_path: Path) -> None:
     cluster = two_jobs()
-    simulation = Simulation(
-        cluster, submissions(cluster, 0), (), seed=7, folder=tmp_path, start_ns=0
-    )
+    simulation = Simulation(cluster, (), seed=7, folder=tmp_path, start_ns=0)
     for second in range(1, 21):
         simulation.advance(second * SECOND, lambda node: True)
     llama, qwen = simulation.jobs["llama"], simulation.jobs["qwen"]
@@ -45,12 +42,9 @@ def test_a_lost_spine_parts_leaves_only_where_none_is_left_between_them(
     job = replace(ONE.job, nodes=4, world_min=8)
     fabric = FabricModel(kind="fat-tree", nodes_per_leaf=2, spines=spines_count)
     cluster = replace(ONE, jobs=(job,), fabric=fabric)
-    simulation = Simulation(
-        cluster, submissions(cluster, 0), (), seed=7, folder=tmp_path, start_ns=0
-    )
-    lost = simulation.cluster.switches[-1]
-    fault = symptoms((2.0, SwitchLost(lost)), (30.0, SwitchReturned(lost)))
-    simulation.afflict(fault)
+    lost = cluster.switches[-1]
+    turned = symptoms((2.0, SwitchLost(lost)), (30.0, SwitchReturned(lost)))
+    simulation = Simulation(cluster, (), seed=7, folder=tmp_path, start_ns=0, defects=turned)
     steps: list[int] = []
     for second in range(1, 51):
         simulation.advance(second * SECOND, lambda node: True)

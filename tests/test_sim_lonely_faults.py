@@ -9,7 +9,6 @@ from nemesis.schemas.observed import CollectiveRecorded, FabricSampled, ProcessE
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.scenario import BadScenarioError
 from nemesis.sim.offline import START_NS
-from nemesis.sim.operator import submissions
 from nemesis.sim.simulation import Simulation
 from tests.clusters import cluster
 from tests.kind_runs import CLUSTER, SILENCE_S, kind_run, planned_of
@@ -21,7 +20,6 @@ def test_a_lost_route_stops_the_job_until_it_is_mended(tmp_path: Path) -> None:
     plan = msgspec.structs.replace(planned_of("route-lost"), lasts_s=9.0)
     simulation = Simulation(
         CLUSTER,
-        submissions(CLUSTER, START_NS),
         plan_faults(CLUSTER, [plan], seed=7),
         seed=7,
         folder=tmp_path,

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from nemesis.schemas.facts import encode_observation
 from nemesis.sim.dry_run import weighed
 from nemesis.sim.faults.courses import plan_faults
-from nemesis.sim.operator import submissions
 from nemesis.sim.params import DEFAULT, BadParamsError, Params, changed, load_params
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.told import told
@@ -69,9 +68,7 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_line(
 
 def everything_said(folder: Path, params: Params) -> list[bytes]:
     """All that the nodes and switches of a healthy cluster tell in some seconds."""
-    simulation = Simulation(
-        CLUSTER, submissions(CLUSTER, 0), (), seed=7, folder=folder, start_ns=0, params=params
-    )
+    simulation = Simulation(CLUSTER, (), seed=7, folder=folder, start_ns=0, params=params)
     said: list[bytes] = []
     for second in range(1, 9):
         simulation.advance(second * SECOND, lambda node: True)

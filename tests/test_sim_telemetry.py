@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from nemesis.producers.device_state import GPU_NEWS, STATE_POLLS
 from nemesis.schemas.channels import (
@@ -17,19 +18,19 @@ from nemesis.schemas.facts import encode_observation
 from nemesis.schemas.observed import DeviceStateRead, SampleTaken
 from nemesis.sim.faults.symptoms import (
     GpuCounted,
-    GpuHeated,
     GpuReads,
+    GpuThrottled,
     NicCounted,
     NicRises,
     SamplesLost,
 )
-from nemesis.sim.operator import submissions
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.telemetry.loads import LOADS, TRAINING
 from nemesis.sim.telemetry.staggered import staggered_ns
 from nemesis.sim.telemetry.world import World
 from nemesis.sim.told import told
 from nemesis.sim.topology.cluster_file import load_cluster
+from nemesis.sim.topology.node import node_kinds
 from tests.test_sim_evidence import fault
 
 SECOND = 1_000_000_000
@@ -95,10 +96,18 @@ def test_a_reboot_starts_volatile_counters_anew_and_keeps_what_is_for_life() -> 
 
 def test_time_with_lowered_clocks_is_counted_under_its_reason() -> None:
     world = World(CLUSTER, 1)
-    world[NODE].suffer(GpuHeated(0, 88_000, 1_200, 0x40))
+    world[NODE].suffer(GpuThrottled(0, 606, 0x40, 88_000))
     world.advance(3 * SECOND)
     state, _ = states(world)
     assert (state["hw_thermal_us"], state["sw_power_cap_us"]) == (3_000_000, 0)
+
+
+@pytest.mark.parametrize("kind", ["dgx-a100", "dgx-h100", "dgx-b200"])
+def test_a_slow_gpu_of_any_family_reads_below_its_neighbours(kind: str) -> None:
+    world = World(replace(CLUSTER, node=node_kinds()[kind]), 1)
+    world["n003"].suffer(GpuThrottled(0, 740, 0x4))
+    clocks = world["n003"].gpu_block("training")[:, GPU_CHANNELS.index("sm_clock_mhz")]
+    assert clocks[0] < clocks[1:].min() * 8 // 10
 
 
 def test_a_counter_that_rises_by_itself_does_so_at_its_rate() -> None:
@@ -122,9 +131,7 @@ def test_every_load_has_readings_of_its_own(load: str) -> None:
 def facts(folder: Path, *, seconds: int) -> list[DeviceStateRead | SampleTaken]:
     """What NODE tells of its devices while a GPU's PCIe link gets narrower after 20 s."""
     narrow = (20.0, GpuReads(2, (("pcie_width", 8),)))
-    simulation = Simulation(
-        CLUSTER, submissions(CLUSTER, START), [fault(narrow)], seed=7, folder=folder, start_ns=START
-    )
+    simulation = Simulation(CLUSTER, [fault(narrow)], seed=7, folder=folder, start_ns=START)
     seen: list[DeviceStateRead | SampleTaken] = []
     for at in range(1, seconds * 4 + 1):
         now_ns = START + at * SECOND // 4
@@ -159,9 +166,7 @@ def test_every_node_is_polled_once_a_period_whatever_the_quantum(tmp_path: Path)
 def digest_of(folder: Path, seed: int) -> bytes:
     """Everything that nodes and switches tell in ten seconds, while a few things go wrong."""
     broken = fault((2.0, GpuReads(2, (("pcie_width", 8),))), (3.0, SamplesLost(300)))
-    simulation = Simulation(
-        CLUSTER, submissions(CLUSTER, START), [broken], seed=seed, folder=folder, start_ns=START
-    )
+    simulation = Simulation(CLUSTER, [broken], seed=seed, folder=folder, start_ns=START)
     digest = sha256()
     for at in range(1, 101):
         now_ns = START + at * SECOND // 10

@@ -10,7 +10,6 @@ from nemesis.sim.dry_run import weighed
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.symptoms import Fault
 from nemesis.sim.jobs.watchdogs import LINES_PER_NODE_MAX
-from nemesis.sim.operator import submissions
 from nemesis.sim.params import load_params
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.told import told
@@ -34,9 +33,7 @@ def hang(of: Cluster) -> list[Fault]:
 
 
 def said(folder: Path, of: Cluster, *, seconds: int) -> list[LogLineWritten]:
-    simulation = Simulation(
-        of, submissions(of, START), hang(of), seed=7, folder=folder, start_ns=START
-    )
+    simulation = Simulation(of, hang(of), seed=7, folder=folder, start_ns=START)
     seen: list[LogLineWritten] = []
     for second in range(1, seconds + 1):
         now_ns = START + second * SECOND

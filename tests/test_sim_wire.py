@@ -91,11 +91,11 @@ async def cell(folder: Path, *, speed: float = 10.0) -> AsyncIterator[Cell]:
         )
         simulation = Simulation(
             CLUSTER,
-            [submitted],
             (),
             seed=7,
             folder=folder / "agents",
             start_ns=clock.start_ns,
+            submitted=[submitted],
         )
         truths: list[Truth] = []
         behind: list[int] = []

@@ -106,6 +106,32 @@ def test_every_way_in_which_a_fact_can_show_something_is_seen(
     assert weigh(fault(kind, elsewhere, **fields), tmp_path / "else").attributable is False
 
 
+LATE = expected("sample", "steps.own_ns", shows="above_others", value=100, row=44, decisive=False)
+HOT = expected("sample", "gpu.temp_c", shows="at_least", value=80, row=4, explains=True)
+
+
+@pytest.mark.parametrize(("stops_after_s", "is_slow"), [(30.0, True), (4.0, False)])
+def test_what_explains_slowness_counts_where_the_rank_is_late_in_five_rounds(
+    tmp_path: Path, stops_after_s: float, is_slow: bool
+) -> None:
+    slow = fault("gpu-throttle", LATE, HOT, ramp_s=0.0, slowdown_per_mille=500)
+    stop = plan_faults(CLUSTER, [planned("rank-exit", after_s=6.0 + stops_after_s, rank=0)], 1)[0]
+    # polled three times a step: five late readings are two rounds
+    often = replace(CLUSTER, cluster=replace(CLUSTER.cluster, sample_period_ms=300))
+    found, _ = weighed(
+        often,
+        [slow, replace(stop, evidence=())],
+        (),
+        PARAMS,
+        seed=1,
+        folder=tmp_path,
+        start_ns=START_NS,
+        quantum_ns=SECOND // 10,
+    )
+    assert found.delivered == ((0, 1) if is_slow else ())
+    assert found.attributable is is_slow
+
+
 def test_a_dump_that_nobody_wrote_shows_nothing(tmp_path: Path) -> None:
     evidence = expected("collective", "op", shows="differs", row=44)
     found = weigh(fault("desync", evidence, differs_in="operation"), tmp_path, NoDump())

@@ -10,11 +10,20 @@ from typing import Literal
 import msgspec
 
 Shows = Literal[
-    "said", "rises", "at_least", "at_most", "unreadable", "differs", "above_others", "silent"
+    "said",
+    "rises",
+    "at_least",
+    "at_most",
+    "unreadable",
+    "differs",
+    "above_others",
+    "below_others",
+    "silent",
 ]
 """How a fact shows something: a line with these words; a counter that rises by `value` over its
 first reading; a reading that reaches or falls to `value`; one that cannot be taken; what differs
-from all others of its kind; what is `value` per mille above the others' median; nobody speaks."""
+from all others of its kind; what is `value` per mille above or below the others' median, round for
+round of a job's steps; nobody speaks."""
 
 Told = Literal[
     "kernel",
@@ -58,3 +67,5 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """From the fault's begin."""
     decisive: bool = True
     """Names the culprit; what is not decisive only fits in."""
+    explains: bool = False
+    """Says why a rank is slow, and so proves something only where the log shows that it is."""

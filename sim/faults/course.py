@@ -52,6 +52,7 @@ class Course(msgspec.Struct, kw_only=True):
         by: str = "",
         component: str = "",
         decisive: bool = True,
+        explains: bool = False,
     ) -> None:
         """The log must show this, told by the fault's node where no other is named."""
         self.evidence.append(
@@ -65,6 +66,7 @@ class Course(msgspec.Struct, kw_only=True):
                 row=row,
                 after_ns=after_ns,
                 decisive=decisive,
+                explains=explains,
             )
         )
 
@@ -79,6 +81,7 @@ class Course(msgspec.Struct, kw_only=True):
         by: str = "",
         component: str = "",
         decisive: bool = True,
+        explains: bool = False,
     ) -> None:
         """A channel of a node, `gpu.temp_c`, must show this, in whichever fact carries it."""
         self.shows(
@@ -91,6 +94,7 @@ class Course(msgspec.Struct, kw_only=True):
             by=by,
             component=component,
             decisive=decisive,
+            explains=explains,
         )
 
     def line(

@@ -16,7 +16,7 @@ from nemesis.sim.faults.planned_decoys import (
 )
 from nemesis.sim.faults.symptoms import (
     GpuCounted,
-    GpuHeated,
+    GpuThrottled,
     HostLoaded,
     NodeLost,
     NodeReturned,
@@ -133,8 +133,8 @@ def noisy_neighbour(planned: NoisyNeighbour, target: Target, random: Random) -> 
     course.at(over_ns, HostLoaded(0, 0, 0))
     for index in range(target.cluster.ranks_per_node):
         each = Target(target.cluster, target.node, index)
-        course.at(0, GpuHeated(index, 79_000 + random.randrange(3_000), 1_905, 0x4))
-        course.at(over_ns, GpuHeated(index, 0, 0, 0))
+        course.at(0, GpuThrottled(index, 962, 0x4, 79_000 + random.randrange(3_000)))
+        course.at(over_ns, GpuThrottled(index, 1_000))
         course.blames_not([each.gpu_name])
     value = planned.pressure_ppm * 2 // 3
     course.reads("host.cpu_pressure_ppm", shows="at_least", value=value, row=0)

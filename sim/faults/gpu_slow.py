@@ -5,7 +5,7 @@ from typing import Final
 
 from nemesis.sim.faults.course import Course
 from nemesis.sim.faults.planned_gpu import ClockStraggler, GpuThrottle, PcieDegraded, PowerStraggler
-from nemesis.sim.faults.symptoms import GpuCounted, GpuHeated, GpuReads, Readings, Slowed
+from nemesis.sim.faults.symptoms import GpuCounted, GpuReads, GpuThrottled, Slowed
 from nemesis.sim.faults.target import MS, Target
 
 # nvml.h, nvmlClocksEventReasons: the driver's own thermal slowdown sets in before the hardware's
@@ -19,8 +19,6 @@ HW_POWER_BRAKE: Final = 0x80
 # (NVIDIA/k8s-test-infra, pkg/gpu/mocknvml, h100)
 START_MC: Final = 58_000
 SLOWDOWN_MC: Final = 88_000
-CLOCK_MHZ: Final = 1_980
-POWER_MW: Final = 610_000  # under load, as sim/telemetry reads it
 RAMP_STEPS: Final = 10
 REPLAY_SECONDS: Final = 120  # for so long replays are counted one by one
 
@@ -37,20 +35,16 @@ def gpu_throttle(planned: GpuThrottle, target: Target, random: Random) -> Course
         reasons = SW_THERMAL if slow else 0
         if planned.hardware and step == RAMP_STEPS:
             reasons |= HW_SLOWDOWN | HW_THERMAL
-        heated = GpuHeated(
-            index=target.index,
-            temp_mc=START_MC + (top_mc - START_MC) * step // RAMP_STEPS,
-            clock_mhz=CLOCK_MHZ * 1000 // (1000 + slow),
-            reasons=reasons,
-        )
-        course.at(ramp_ns * step // RAMP_STEPS, heated)
+        temp_mc = START_MC + (top_mc - START_MC) * step // RAMP_STEPS
+        hot = GpuThrottled(target.index, _clock_per_mille(slow), reasons, temp_mc)
+        course.at(ramp_ns * step // RAMP_STEPS, hot)
         course.at(ramp_ns * step // RAMP_STEPS, Slowed(slow, target.index))
     _reads(course, target, ramp_ns, "temp_c", at_least=SLOWDOWN_MC // 1_000 - 2)
     _reads(course, target, ramp_ns, "clock_event_reasons", at_least=SW_THERMAL)
     _late(course, target, ramp_ns, planned.slowdown_per_mille)
     if planned.lasts_s:
         over_ns = ramp_ns + round(planned.lasts_s * 1e9)
-        course.at(over_ns, GpuHeated(target.index, 0, 0, 0))
+        course.at(over_ns, GpuThrottled(target.index, 1_000))
         _over(course, target, over_ns)
     return course
 
@@ -59,16 +53,9 @@ def power_straggler(planned: PowerStraggler, target: Target, random: Random) -> 
     """A supply of the shelf fails: the GPU may draw less, and its clock follows; it grows cool."""
     course = Course(node=target.node, component=target.gpu_name)
     course.because(target.gpu_name, "may draw less power than its work needs")
-    clock_mhz = CLOCK_MHZ * 1000 // (1000 + planned.slowdown_per_mille)
     reason = HW_SLOWDOWN | HW_POWER_BRAKE if planned.brake else SW_POWER_CAP
-    readings = (
-        ("sm_clock_mhz", clock_mhz),
-        ("clock_event_reasons", reason),
-        ("power_mw", POWER_MW * clock_mhz // CLOCK_MHZ * 9 // 10),
-    )
-    _slow(course, target, readings, planned.slowdown_per_mille, planned.lasts_s)
+    _clocked(course, target, planned.slowdown_per_mille, planned.lasts_s, reason)
     _reads(course, target, 0, "clock_event_reasons", at_least=min(reason, SW_POWER_CAP))
-    _reads(course, target, 0, "sm_clock_mhz", at_most=clock_mhz)
     return course
 
 
@@ -76,10 +63,7 @@ def clock_straggler(planned: ClockStraggler, target: Target, random: Random) -> 
     """`nvidia-smi -ac` of a benchmark was never taken back."""
     course = Course(node=target.node, component=target.gpu_name)
     course.because(target.gpu_name, "is set to a lower clock than its peers")
-    clock_mhz = CLOCK_MHZ * 1000 // (1000 + planned.slowdown_per_mille)
-    readings = (("sm_clock_mhz", clock_mhz), ("clock_event_reasons", APPLICATION_CLOCKS))
-    _slow(course, target, readings, planned.slowdown_per_mille, planned.lasts_s)
-    _reads(course, target, 0, "sm_clock_mhz", at_most=clock_mhz)
+    _clocked(course, target, planned.slowdown_per_mille, planned.lasts_s, APPLICATION_CLOCKS)
     return course
 
 
@@ -87,8 +71,8 @@ def pcie_degraded(planned: PcieDegraded, target: Target, random: Random) -> Cour
     """A riser loses contact on some lanes: the link trains anew with fewer, and packets replay."""
     course = Course(node=target.node, component=target.gpu_name)
     course.because(target.gpu_name, f"its PCIe link comes back with {planned.lanes} lanes of 16")
-    readings = (("pcie_width", planned.lanes),)
-    _slow(course, target, readings, planned.slowdown_per_mille, 0.0)
+    course.at(0, GpuReads(target.index, (("pcie_width", planned.lanes),)))
+    _slow(course, target, planned.slowdown_per_mille)
     per_s = planned.replays_count // REPLAY_SECONDS
     for second in range(REPLAY_SECONDS if per_s else 0):
         count = max(1, per_s * random.randrange(600, 1_401) // 1_000)
@@ -108,16 +92,32 @@ def pcie_degraded(planned: PcieDegraded, target: Target, random: Random) -> Cour
     return course
 
 
-def _slow(
-    course: Course, target: Target, readings: Readings, per_mille: int, lasts_s: float
-) -> None:
-    course.at(0, GpuReads(target.index, readings))
-    course.at(0, Slowed(per_mille, target.index))
-    _late(course, target, 0, per_mille)
+def _clocked(course: Course, target: Target, per_mille: int, lasts_s: float, reasons: int) -> None:
+    """A lower clock from one moment to the next, which only its peers' clocks show to be low."""
+    share = _clock_per_mille(per_mille)
+    course.at(0, GpuThrottled(target.index, share, reasons))
+    _slow(course, target, per_mille)
+    course.reads(
+        "gpu.sm_clock_mhz",
+        shows="below_others",
+        value=(1_000 - share) * 2 // 3,
+        row=target.index,
+        explains=True,
+    )
     if lasts_s:
         over_ns = round(lasts_s * 1e9)
-        course.at(over_ns, GpuReads(target.index, ()))
+        course.at(over_ns, GpuThrottled(target.index, 1_000))
         _over(course, target, over_ns)
+
+
+def _clock_per_mille(slow_per_mille: int) -> int:
+    """Compute takes longer as the clock is lower."""
+    return 1_000_000 // (1_000 + slow_per_mille)
+
+
+def _slow(course: Course, target: Target, per_mille: int) -> None:
+    course.at(0, Slowed(per_mille, target.index))
+    _late(course, target, 0, per_mille)
 
 
 def _over(course: Course, target: Target, at_ns: int) -> None:
@@ -140,6 +140,7 @@ def _reads(
         value=max(at_least, at_most),
         row=target.index,
         after_ns=at_ns,
+        explains=True,
     )
 
 

@@ -144,8 +144,11 @@ def thp_fallback(planned: ThpFallback, target: Target, random: Random) -> Course
     course.at(0, HostReads((("memory_pressure_ppm", 220_000),)))
     # healthy hosts fall back as well, some times a second at most
     least = max(1, planned.fallbacks_count // 4)
-    course.reads("host.thp_fault_fallback_count", shows="rises", value=least, row=0)
-    course.reads("host.compact_stall_count", shows="rises", value=max(1, least // 8), row=0)
+    for channel, value in (
+        ("thp_fault_fallback_count", least),
+        ("compact_stall_count", least // 8),
+    ):
+        course.reads(f"host.{channel}", shows="rises", value=max(1, value), row=0, explains=True)
     _slow(course, target, planned.slowdown_per_mille, planned.lasts_s, HostReads(()))
     return course
 
@@ -191,7 +194,14 @@ def _falls_silent(course: Course, target: Target, at_ns: int) -> None:
 def _shows(course: Course, channel: str, ppm: int, after_ns: int = 0) -> None:
     if ppm:
         value = ppm * MARGIN[0] // MARGIN[1]
-        course.reads(f"host.{channel}", shows="at_least", value=value, row=0, after_ns=after_ns)
+        course.reads(
+            f"host.{channel}",
+            shows="at_least",
+            value=value,
+            row=0,
+            after_ns=after_ns,
+            explains=True,
+        )
 
 
 def _slow(

@@ -30,11 +30,11 @@ class KernelNoise(Planned, kw_only=True, frozen=True, tag="kernel-noise"):
 
 
 class UserXid(OnGpu, kw_only=True, frozen=True, tag="user-xid"):
-    """Somebody's test on a spare GPU reads beyond its memory (Xid 31 or 13) and is torn down."""
+    """Somebody's test on a GPU reads beyond its memory (Xid 31 or 13); no rank is concerned."""
 
 
 class TeardownXids(OnGpu, kw_only=True, frozen=True, tag="teardown-xids"):
-    """A process of a user is ended in the middle of its work: Xid 45 on each of a spare's GPUs."""
+    """A process of a user is ended in the middle of its work: Xid 45 on each GPU of a node."""
 
 
 class NicNoise(OnNic, kw_only=True, frozen=True, tag="nic-noise"):

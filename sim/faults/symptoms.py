@@ -110,14 +110,15 @@ class GpuReads(msgspec.Struct, frozen=True):
     readings: Readings
 
 
-class GpuHeated(msgspec.Struct, frozen=True):
-    """A GPU runs at this temperature and clock, for these reasons; reasons 0: as ever."""
+class GpuThrottled(msgspec.Struct, frozen=True):
+    """A GPU runs at so much of its family's clock, for these reasons; 1,000: as ever."""
 
     index: int
-    temp_mc: int
-    clock_mhz: int
-    reasons: int
+    clock_per_mille: int
+    reasons: int = 0
     """NVML's bit mask of clocks event reasons."""
+    temp_mc: int = 0
+    """How hot it is; 0: as its load makes it."""
 
 
 class HostLoaded(msgspec.Struct, frozen=True):
@@ -289,7 +290,7 @@ class NodeReturned(msgspec.Struct, frozen=True):
     """Power is back: another boot, volatile counters at zero, no ranks."""
 
 
-GpuEffect = GpuLost | GpuCounted | GpuReads | GpuHeated
+GpuEffect = GpuLost | GpuCounted | GpuReads | GpuThrottled
 RankEffect = (
     RankStuck
     | RankDies

@@ -13,9 +13,9 @@ from nemesis.schemas.channels import ABSENT, GPU_CHANNELS, GPU_STATE_CHANNELS
 from nemesis.sim.faults.symptoms import (
     GpuCounted,
     GpuEffect,
-    GpuHeated,
     GpuLost,
     GpuReads,
+    GpuThrottled,
 )
 from nemesis.sim.params import GpuParams, Params
 from nemesis.sim.telemetry.columns import Columns, Reads, Rows
@@ -89,7 +89,7 @@ class Gpus:
         self._temp_mc: Final = self._warm_mc[IDLE].copy()
         self._memory_temp_mc: Final = self._memory_mc[IDLE].copy()
         self._lost: Final = np.zeros((nodes, count), bool)
-        self._heated: Final[dict[int, dict[int, GpuHeated]]] = {}
+        self._throttled: Final[dict[int, dict[int, GpuThrottled]]] = {}
         self._reads: Final = Reads()
         self._columns: Final = Columns(nodes, count, GPU_CHANNELS, GPU_STATE_CHANNELS)
         most = noise.pcie_replays_at_start_max + 1
@@ -110,10 +110,11 @@ class Gpus:
         thermal_ns = self._noise.thermal_s * 1_000_000_000
         share = np.minimum(elapsed_ns, thermal_ns)[:, None]
         warm = self._warm_mc[loads, rows]
-        for at, row in enumerate(rows.tolist()) if self._heated else ():
-            for index, heated in self._heated.get(row, {}).items():
-                warm[at, index] = heated.temp_mc
-                self._count_throttled(row, index, heated.reasons, int(elapsed_ns[at]) // 1_000)
+        for at, row in enumerate(rows.tolist()) if self._throttled else ():
+            for index, each in self._throttled.get(row, {}).items():
+                if each.temp_mc:
+                    warm[at, index] = each.temp_mc
+                self._count_throttled(row, index, each.reasons, int(elapsed_ns[at]) // 1_000)
         for temp, target in (
             (self._temp_mc, warm),
             (self._memory_temp_mc, self._memory_mc[loads, rows]),
@@ -137,11 +138,12 @@ class Gpus:
                     self._rise(row, effect.index, name, by)
             case GpuReads():
                 self._reads.hold(row, effect.index, effect.readings)
-            case GpuHeated(reasons=0, temp_mc=0):
-                self._heated.get(row, {}).pop(effect.index, None)
-            case GpuHeated():
-                self._heated.setdefault(row, {})[effect.index] = effect
-                self._temp_mc[row, effect.index] = effect.temp_mc
+            case GpuThrottled(clock_per_mille=1_000, temp_mc=0):
+                self._throttled.get(row, {}).pop(effect.index, None)
+            case GpuThrottled():
+                self._throttled.setdefault(row, {})[effect.index] = effect
+                if effect.temp_mc:
+                    self._temp_mc[row, effect.index] = effect.temp_mc
             case _:
                 assert_never(effect)
 
@@ -150,7 +152,7 @@ class Gpus:
         self._lost[row] = False
         for name in _VOLATILE:
             self._columns.of(name)[row] = 0
-        self._heated.pop(row, None)
+        self._throttled.pop(row, None)
         self._reads.release(row)
 
     def block(self, rows: Rows, loads: Ints, at_ns: Ints) -> Ints:
@@ -174,9 +176,9 @@ class Gpus:
         trains = (loads == TRAINING)[:, None]
         spins = np.where(idle, 0, 1_000_000)  # who waits in a collective spins in its kernel
         block[:, :, column["utilization_ppm"]] = np.where(trains, used, spins)
-        for at, row in enumerate(rows.tolist()) if self._heated else ():
+        for at, row in enumerate(rows.tolist()) if self._throttled else ():
             if loads[at] != IDLE:
-                self._throttle(block[at], self._heated.get(row, {}))
+                self._throttle(block[at], self._throttled.get(row, {}))
         self._reads.apply(block, rows, column)
         block[self._lost[rows]] = ABSENT
         return block
@@ -207,12 +209,12 @@ class Gpus:
         ]
         self._columns.rise(row, index, [(name, elapsed_us) for name in names])
 
-    def _throttle(self, block: Ints, heated: Mapping[int, GpuHeated]) -> None:
-        """A hot GPU lowers its clock and says why; its power goes down with the clock."""
+    def _throttle(self, block: Ints, throttled: Mapping[int, GpuThrottled]) -> None:
+        """It lowers its clock and says why; its power goes down with the clock."""
         column = self._columns.sample_at
-        for index, each in heated.items():
+        for index, each in throttled.items():
             clock = int(block[index, column["sm_clock_mhz"]])
-            lower = min(clock, each.clock_mhz)
+            lower = min(clock, self._family.sm_clock_mhz * each.clock_per_mille // 1_000)
             power = int(block[index, column["power_mw"]])
             block[index, column["power_mw"]] = power * lower // max(1, clock)
             block[index, column["sm_clock_mhz"]] = lower

@@ -15,9 +15,9 @@ from nemesis.producers.sample import Block
 from nemesis.sim.faults.symptoms import (
     GpuCounted,
     GpuEffect,
-    GpuHeated,
     GpuLost,
     GpuReads,
+    GpuThrottled,
     HostCounted,
     HostEffect,
     HostLoaded,
@@ -96,7 +96,7 @@ class World:
         """A fault reaches a device."""
         self._catch_up(row)
         self.touched[row] = True
-        if isinstance(effect, GpuLost | GpuCounted | GpuReads | GpuHeated):
+        if isinstance(effect, GpuLost | GpuCounted | GpuReads | GpuThrottled):
             self._gpus.suffer(row, effect)
         elif isinstance(effect, HostLoaded | HostReads | HostCounted):
             self._hosts.suffer(row, effect)

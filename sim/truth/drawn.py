@@ -63,6 +63,9 @@ def draw(suite: Suite, seed: int, params: Params) -> Drawn:
     strikes_s = min((each.after_s for each in planned), default=BEGIN_S[0])
     rates = scaled(params.defects, suite.defects)
     defects = draw_defects(cluster, rates, seed=seed, strikes_s=strikes_s)
+    # last of all, so that a suite's watchdogs change nothing else about its runs
+    job = replace(cluster.job, timeout_s=random.choice(suite.topologies.timeout_s))
+    cluster = replace(cluster, jobs=(job,))
     return Drawn(cluster, scenario, defects)
 
 

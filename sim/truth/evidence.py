@@ -3,7 +3,9 @@
 Why: a processor that names nobody where nothing names anybody is right, and only the simulator
 knows where that is. How: the ledger expects evidence of each fault; every fact that is delivered is
 held against it, within a window from when it should show. A fault is attributable if at least one
-decisive piece arrives in time. Reads what producers told alone, before any processor runs.
+decisive piece arrives in time. Slowness shows in rounds of a job's steps: of a job that stops soon
+after, or is polled twice a step, seconds say nothing. Reads what producers told alone, before any
+processor runs.
 """
 
 from collections import Counter, defaultdict
@@ -13,12 +15,12 @@ from typing import Any, Final
 import msgspec
 
 from nemesis.schemas.channels import ABSENT
-from nemesis.schemas.observed import Observation
+from nemesis.schemas.observed import Observation, SampleTaken
 from nemesis.schemas.registry import BY_STRUCT
 from nemesis.sim.faults.causal import Expected
 from nemesis.sim.faults.symptoms import Fault
 from nemesis.sim.params import TruthParams
-from nemesis.sim.truth.readings import Reading, readings
+from nemesis.sim.truth.readings import Reading, column, readings
 
 SECOND_NS: Final = 1_000_000_000
 PER_MILLE: Final = 1_000
@@ -44,6 +46,8 @@ class _Watch(msgspec.Struct):
     first: dict[str, int] = {}
     """A counter's first reading, by whose it is."""
     hits_count: int = 0
+    step: int = ABSENT
+    """The newest step in which it was seen."""
 
 
 class Weigher:
@@ -89,8 +93,13 @@ class Weigher:
         """Of each fault, in their order."""
         delivered: list[list[int]] = [[] for _ in self._faults]
         decisive = [False if each.evidence and each.components else None for each in self._faults]
-        for watch in self._watches:
-            if self._is_there(watch):
+        there = [self._is_there(watch) for watch in self._watches]
+        slow: dict[int, bool] = {}
+        for watch, seen in zip(self._watches, there, strict=True):
+            if watch.expected.shows == "above_others":
+                slow[watch.fault] = slow.get(watch.fault, False) or seen
+        for watch, seen in zip(self._watches, there, strict=True):
+            if seen and not (watch.expected.explains and not slow.get(watch.fault, True)):
                 delivered[watch.fault].append(watch.place)
                 if watch.expected.decisive and decisive[watch.fault] is not None:
                     decisive[watch.fault] = True
@@ -101,7 +110,8 @@ class Weigher:
 
     def _hold(self, watch: _Watch, now_ns: int, fact: Observation) -> None:
         expected = watch.expected
-        compares = expected.shows in ("above_others", "differs")
+        against_median = expected.shows in ("above_others", "below_others")
+        compares = against_median or expected.shows == "differs"
         if fact.node != expected.by and not compares:
             return
         in_time = watch.since_ns <= now_ns <= watch.until_ns
@@ -113,8 +123,8 @@ class Weigher:
             elif _is_about(expected, reading):
                 first = watch.first.setdefault(reading.whose, reading.value)
                 watch.hits_count += in_time and _shows(expected, reading.value, first)
-        if expected.shows == "above_others" and in_time and fact.node == expected.by:
-            watch.hits_count += self._is_above(expected)
+        if against_median and in_time and fact.node == expected.by and self._stands_out(expected):
+            watch.hits_count += _is_another_step(watch, fact)
 
     def _is_there(self, watch: _Watch) -> bool:
         match watch.expected.shows:
@@ -126,13 +136,13 @@ class Weigher:
                 )
             case "differs":
                 return self._differs(watch.expected)
-            case "above_others":
-                return watch.hits_count >= self._params.polls_min
+            case "above_others" | "below_others":
+                return watch.hits_count >= self._params.rounds_min
             case _:
                 return watch.hits_count > 0
 
-    def _is_above(self, expected: Expected) -> bool:
-        """Whether what is expected to be above the others' median is, by so many per mille."""
+    def _stands_out(self, expected: Expected) -> bool:
+        """Whether what is expected above or below the others' median is, by so many per mille."""
         own: list[int] = []
         others: list[int] = []
         for (node, whose), value in self._newest[expected.sign].items():
@@ -141,6 +151,8 @@ class Weigher:
         if not own or not others:
             return False
         median = sorted(others)[len(others) // 2]
+        if expected.shows == "below_others":
+            return min(own) * PER_MILLE <= median * (PER_MILLE - expected.value)
         return max(own) * PER_MILLE >= median * (PER_MILLE + expected.value)
 
     def _differs(self, expected: Expected) -> bool:
@@ -156,6 +168,17 @@ class Weigher:
             ):
                 return True
         return False
+
+
+def _is_another_step(watch: _Watch, fact: Observation) -> bool:
+    """Whether the node's ranks have finished a step since it was seen last."""
+    if not isinstance(fact, SampleTaken):
+        return False
+    step = max((each.value for each in column(fact, "steps.step")), default=ABSENT)
+    if step <= watch.step:
+        return False
+    watch.step = step
+    return True
 
 
 def _is_about(expected: Expected, reading: Reading) -> bool:

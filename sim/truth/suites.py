@@ -23,6 +23,7 @@ FOLDER: Final = Path(__file__).parent.parent / "suites"
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Weight = Annotated[int, msgspec.Meta(ge=0)]
+Timeout = Annotated[float, msgspec.Meta(gt=0.0, le=86_400.0)]
 Some = Annotated[tuple[Positive, ...], msgspec.Meta(min_length=1)]
 
 
@@ -58,6 +59,8 @@ class Topologies(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_field
     """From, to; as likely in each decade."""
     job_share_pct: tuple[Positive, Positive] = (75, 100)
     """Of the nodes; the others are spares."""
+    timeout_s: Annotated[tuple[Timeout, ...], msgspec.Meta(min_length=1)] = (600.0,)
+    """After which watchdogs fire; torch's default."""
 
 
 class Mix(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-from nemesis.sim.operator import submissions
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.told import message_of, told
 from nemesis.sim.topology.cluster import Cluster
@@ -75,8 +74,7 @@ def cluster_at_scale(nodes: int) -> Cluster:
 
 def simulation_of(cluster: Cluster, folder: Path, start_ns: int) -> Simulation:
     """A cluster in which nothing goes wrong."""
-    submitted = submissions(cluster, start_ns)
-    return Simulation(cluster, submitted, [], seed=1, folder=folder, start_ns=start_ns)
+    return Simulation(cluster, [], seed=1, folder=folder, start_ns=start_ns)
 
 
 async def measure() -> list[Row]:

@@ -15,7 +15,7 @@ import msgspec
 from nemesis.processors.ecc_model.channels import STEP_NS
 from nemesis.sim.faults.gpu_memory import corrected_storm, ecc_precursor
 from nemesis.sim.faults.planned_gpu import CorrectedStorm, EccPrecursor
-from nemesis.sim.faults.symptoms import GpuCounted, GpuEffect, GpuHeated, GpuReads
+from nemesis.sim.faults.symptoms import GpuCounted, GpuEffect, GpuReads, GpuThrottled
 from nemesis.sim.faults.target import Target
 from nemesis.sim.params import Quartiles
 from nemesis.sim.prediction.precursors import MILLION, Precursors
@@ -186,9 +186,9 @@ def _heat(story: Story, precursors: Precursors, when: int, random: Random) -> No
         memory_c = TRAINING_MEMORY_C + round(rise)
         effects.append((at, GpuReads(0, (("memory_temp_c", memory_c),) if rise > 1 else ())))
         if rise > HOT_C:
-            effects.append((at, GpuHeated(0, (memory_c + 6) * 1_000, 1_700, THERMAL)))
+            effects.append((at, GpuThrottled(0, 859, THERMAL, (memory_c + 6) * 1_000)))
         elif story.fails < 0 and at > when:
-            effects.append((at, GpuHeated(0, 0, 0, 0)))
+            effects.append((at, GpuThrottled(0, 1_000)))
     # a change before the first step is the state at it: the last of each kind holds
     story.effects = [(max(0, at), effect) for at, effect in effects]
 

@@ -12,6 +12,7 @@ from nemesis.cli.codes import codes
 from nemesis.cli.dashboard import dashboard
 from nemesis.cli.decisions import decisions
 from nemesis.cli.demo import demo
+from nemesis.cli.ecc import ecc
 from nemesis.cli.events import events, telemetry
 from nemesis.cli.goodput import goodput
 from nemesis.cli.incident import incident
@@ -70,6 +71,7 @@ app.command()(credentials)
 app.command()(dashboard)
 app.command()(decisions)
 app.command()(demo)
+app.add_typer(ecc, name="ecc")
 app.command()(events)
 app.command()(goodput)
 app.command()(incident)

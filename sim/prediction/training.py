@@ -1,0 +1,225 @@
+"""Train the failure model: floats first, then on the grid of integers, then calibrated and frozen.
+
+What a batch holds follows from the seed and its number alone, so a run that was interrupted goes on
+as if it had not been. Failures without any sign are left out while learning: they look like
+health, and how often they happen is set by calibration, on GPUs of its own.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from nemesis.processors.ecc_model.inputs import INPUTS
+from nemesis.processors.ecc_model.model import (
+    DILATIONS,
+    HORIZONS_S,
+    LOGITS,
+    RECEPTIVE_STEPS,
+    Model,
+    expect_exact,
+)
+from nemesis.sim.prediction.calibrate import hazard_tables
+from nemesis.sim.prediction.float_network import FloatNetwork
+from nemesis.sim.prediction.labels import left, parts
+from nemesis.sim.prediction.precursors import Precursors
+from nemesis.sim.prediction.scored import scored
+from nemesis.sim.prediction.splits import QUIET, DataSet
+from nemesis.sim.telemetry.draws import Ints
+
+JUDGED_STEPS: Final = 128
+"""Of a cut, after those that fill what the network sees of the past."""
+CUT_STEPS: Final = RECEPTIVE_STEPS + JUDGED_STEPS
+WEIGHT_MAX: Final = 30.0
+"""Common kinds count at most so much more than the rarest, or nothing would be learnt of it."""
+
+
+class Plan(msgspec.Struct, kw_only=True, frozen=True):
+    """How long and how hard."""
+
+    channels: int = 32
+    batches: int = 1_500
+    exact_from: int = 1_000
+    """From this batch on everything is rounded as in the shipped model."""
+    batch: int = 32
+    rate: float = 2e-3
+    judge_every: int = 100
+    patience: int = 5
+    """Stop after so many judgements without a better one, once everything is rounded."""
+    seed: int = 1
+
+
+class Judged(msgspec.Struct):
+    """The validation loss after so many batches."""
+
+    batch: int
+    loss: float
+
+
+class Trainer:
+    """A run of training, which can be left and taken up."""
+
+    def __init__(self, plan: Plan, data: DataSet, validation: DataSet, precursors: Precursors):
+        self.plan: Final = plan
+        self.network: Final = FloatNetwork(plan.channels, plan.seed)
+        self.history: list[Judged] = []
+        self.batch = 0
+        torch: Any = self.network.torch
+        self._torch: Final[Any] = torch
+        self._data: Final = data
+        self._signs: Final = _teaching(precursors)
+        self._optimizer: Final = torch.optim.AdamW(
+            self.network.parameters(), lr=plan.rate, weight_decay=1e-4
+        )
+        self._by_kind: Final = {
+            kind: [at for at, own in enumerate(data.lives.kinds) if own == kind]
+            for kind in self._signs
+            if kind in data.lives.kinds
+        }
+        self._judges: Final = self._cuts(validation, np.random.default_rng([plan.seed, 0]), 8)
+        self._best: dict[str, list[Any]] = {}
+
+    def run(self, told: Callable[[Judged], None], save_to: Path | None = None) -> None:
+        """Learn until the plan is fulfilled or nothing gets better; the best weights stay."""
+        plan, torch = self.plan, self._torch
+        while self.batch < plan.batches and not self._exhausted():
+            self.network.exact = self.batch >= plan.exact_from
+            random = np.random.default_rng([plan.seed, self.batch + 1])
+            rate = plan.rate * (0.02 + 0.98 * (1 - self.batch / plan.batches))
+            for group in self._optimizer.param_groups:
+                group["lr"] = rate
+            self._optimizer.zero_grad()
+            loss = self._loss(self._cuts(self._data, random, plan.batch))
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+            self._optimizer.step()
+            self.batch += 1
+            if self.batch % plan.judge_every == 0 or self.batch == plan.batches:
+                judged = self._judge()
+                if save_to is not None:
+                    self.save(save_to)
+                told(judged)
+        if self._best:
+            self._put(self._best)
+        self.network.exact = True
+
+    def save(self, path: Path) -> None:
+        """Everything that the rest of the run depends on."""
+        kept = {
+            "batch": self.batch,
+            "history": [(each.batch, each.loss) for each in self.history],
+            "now": [each.detach() for each in self.network.parameters()],
+            "best": self._best,
+            "optimizer": self._optimizer.state_dict(),
+        }
+        partial = path.with_suffix(".part")
+        self._torch.save(kept, partial)
+        partial.replace(path)
+
+    def take_up(self, path: Path) -> None:
+        """Go on from what `save` wrote; only numbers are read from it."""
+        kept = self._torch.load(path, weights_only=True)
+        self.batch = kept["batch"]
+        self.history = [Judged(batch, loss) for batch, loss in kept["history"]]
+        self._best = kept["best"]
+        self._put({"now": kept["now"]})
+        self._optimizer.load_state_dict(kept["optimizer"])
+
+    @property
+    def best_loss(self) -> float:
+        """The lowest with everything rounded."""
+        return min(self._rounded_losses(), default=float("inf"))
+
+    def _rounded_losses(self) -> list[float]:
+        return [each.loss for each in self.history if each.batch > self.plan.exact_from]
+
+    def _put(self, weights: dict[str, list[Any]]) -> None:
+        with self._torch.no_grad():
+            for own, other in zip(self.network.parameters(), weights["now"], strict=True):
+                own.copy_(other)
+
+    def _judge(self) -> Judged:
+        with self._torch.no_grad():
+            judged = Judged(self.batch, float(self._loss(self._judges)))
+        if self.network.exact and judged.loss < self.best_loss:
+            self._best = {"now": [each.detach().clone() for each in self.network.parameters()]}
+        self.history.append(judged)
+        return judged
+
+    def _exhausted(self) -> bool:
+        rounded = self._rounded_losses()
+        late = rounded[-self.plan.patience :]
+        return len(rounded) > self.plan.patience and min(late) > min(rounded)
+
+    def _cuts(self, data: DataSet, random: np.random.Generator, count: int) -> tuple[Any, ...]:
+        """(codes [cut, INPUTS, step], events, risk [cut, HORIZONS_S, step], weights [cut])."""
+        torch, lives = self._torch, data.lives
+        kinds = sorted(self._by_kind)
+        codes, events, risk, weights = [], [], [], []
+        for _ in range(count if data is self._data else count * len(kinds)):
+            kind = kinds[int(random.integers(len(kinds)))]
+            gpus = [at for at, own in enumerate(lives.kinds) if own == kind]
+            gpu = gpus[int(random.integers(len(gpus)))]
+            fails = int(lives.fails[gpu])
+            ends = len(lives.codes) if fails < 0 else fails
+            if ends <= CUT_STEPS:
+                continue
+            end = int(random.integers(CUT_STEPS, ends))
+            if fails >= 0 and random.random() < 0.7:  # the last hours are what is asked for
+                end = int(random.integers(max(CUT_STEPS, ends - 3_000), ends))
+            own = lives.codes[end - CUT_STEPS : end, :, gpu]
+            happened, at_risk = parts(left(np.array(fails), np.arange(end - JUDGED_STEPS, end)))
+            codes.append(own.T)
+            events.append(happened)
+            risk.append(at_risk)
+            weights.append(self._signs[kind])
+        return (
+            torch.from_numpy(np.array(codes)),
+            torch.from_numpy(np.array(events, np.float32)),
+            torch.from_numpy(np.array(risk, np.float32)),
+            torch.from_numpy(np.array(weights, np.float32)),
+        )
+
+    def _loss(self, cuts: tuple[Any, ...]) -> Any:
+        codes, events, risk, weights = cuts
+        logits = self.network.forward(codes)[:, :, RECEPTIVE_STEPS:]
+        losses = self._torch.nn.functional.binary_cross_entropy_with_logits(
+            logits, events, reduction="none"
+        )
+        shares = risk * weights[:, None, None]
+        return (losses * shares).sum() / shares.sum()
+
+
+def _teaching(precursors: Precursors) -> dict[str, float]:
+    """Kinds that something can be learnt of, each with what it weighs."""
+    rarest = min(each.rate for each in precursors.kind)
+    found = {
+        each.name: min(each.rate / rarest, WEIGHT_MAX)
+        for each in precursors.kind
+        if each.sign or not each.fails
+    }
+    return found | {QUIET: WEIGHT_MAX}
+
+
+def frozen(network: FloatNetwork, calibration: DataSet, *, data_sha256: str, card: str) -> Model:
+    """The network in integers, its hazards fitted to a split that it did not learn from."""
+    model = Model(
+        inputs=INPUTS,
+        channels=network.channels,
+        stem=network.layer("stem"),
+        convolutions=tuple(network.layer(f"convolution{at}") for at in range(2 * len(DILATIONS))),
+        hidden=network.layer("hidden"),
+        logits=network.layer("logits"),
+        hazards=np.zeros((len(HORIZONS_S), LOGITS), "<i4").tobytes(),
+        data_sha256=data_sha256,
+        card=card,
+    )
+    expect_exact(model)
+    found = scored(model, calibration)
+    events, risk = parts(found.until)
+    logits: Ints = found.logits.astype(np.int64)
+    return msgspec.structs.replace(
+        model, hazards=hazard_tables(logits, events, risk, found.weights)
+    )

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from nemesis.processors.fold import Input
 from nemesis.processors.processor import Processor
-from nemesis.schemas.facts import encode_conclusion
+from nemesis.schemas.facts import Record, encode_conclusion
 from nemesis.schemas.inferred import Inference
 from nemesis.schemas.kept import LogShortened, ProcessorDiverged, ProcessorStarted
 from nemesis.streams.deaths import Deaths
@@ -157,24 +157,32 @@ class Runner:
         self.watch.begin()
         async with self.lanes[0].log.reader(last_seq + 1) as reader:
             while True:
+                lost_count = self.watch.lost_count
                 records = await reader.next()
                 await self.watch.verified()  # what comes after a lost connection may be another log
+                if self.watch.lost_count != lost_count:
+                    return  # nobody knows which log these are of: read them again
+                self.watch.arrived(records[-1])
                 for lane in self.lanes:
                     if lane.stage == "reading":
                         await lane.verified()
                 for record in records:
-                    if record.seq != last_seq + 1:
-                        for lane in self.lanes:
-                            lane.lost(last_seq + 1, record.seq - 1)
+                    await self._feed(record, last_seq)
                     last_seq = record.seq
-                    item = Input(record)
-                    if item.token == "tick" and item.decoded() is not None:
-                        self.watch.ticked(item.value.at_ns)
-                    for lane in self.lanes:
-                        if lane.feed(item):
-                            await self._let_write(lane)
-                    self.watch.read(record)
                 await asyncio.sleep(0)
+
+    async def _feed(self, record: Record, last_seq: int) -> None:
+        """Hand one record to every lane; those between the last one and it have expired."""
+        if record.seq != last_seq + 1:
+            for lane in self.lanes:
+                lane.lost(last_seq + 1, record.seq - 1)
+        item = Input(record)
+        if item.token == "tick" and item.decoded() is not None:
+            self.watch.ticked(item.value.at_ns)
+        for lane in self.lanes:
+            if lane.feed(item):
+                await self._let_write(lane)
+        self.watch.read(record)
 
     async def _let_write(self, lane: Lane) -> None:
         while lane.full:

@@ -2,8 +2,9 @@
 
 Why: a server that comes back with an older store (power cut, backup) says nothing; readers would
 miss facts that were written again and keep facts that no longer exist. How: the end of the log
-never lies before what was read, and the last record read keeps its storage time. Both are looked
-at each second, and before anything is written on a connection that broke in between.
+never lies before what arrived, and the last record that arrived keeps its storage time. Both are
+looked at each second, and before anything is written on a connection that broke in between: also
+of records that arrived and are not read yet, for they are going to be.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ class Watch:
         """The end of the log, a second ago at most."""
         self.read_seq = 0
         self._logs: Final = logs
-        self._read_stored_ns = 0
+        self._arrived_seq = self._arrived_stored_ns = 0
         self._verified_count = self.lost_count
         self._read_at = asyncio.get_running_loop().time()
         self._tick_at = self._read_at
@@ -64,10 +65,14 @@ class Watch:
             " some ticker's clock had run ahead"
         )
 
+    def arrived(self, record: Record) -> None:
+        """Records up to this one are in hand: from now on the log must hold them."""
+        self._arrived_seq = record.seq
+        self._arrived_stored_ns = record.stored_ns
+
     def read(self, record: Record) -> None:
-        """Records up to this one arrived."""
+        """Records up to this one were read."""
         self.read_seq = record.seq
-        self._read_stored_ns = record.stored_ns
         self._read_at = asyncio.get_running_loop().time()
 
     def begin(self) -> None:
@@ -119,14 +124,14 @@ class Watch:
                 continue
 
     async def _compare(self) -> Bounds:
-        read_seq, stored_ns = self.read_seq, self._read_stored_ns
+        seq, stored_ns = self._arrived_seq, self._arrived_stored_ns
         bounds = await self._logs[0].bounds()
         self.last_seq = bounds.last_seq
-        if bounds.last_seq < read_seq:
-            raise ShortenedError(read_seq, bounds.last_seq)
+        if bounds.last_seq < seq:
+            raise ShortenedError(seq, bounds.last_seq)
         # a log that ends just there may have grown again so far
-        if read_seq and (bounds.last_seq > read_seq or bounds.last_stored_ns != stored_ns):
-            record = await self._logs[0].get(read_seq)
+        if seq and (bounds.last_seq > seq or bounds.last_stored_ns != stored_ns):
+            record = await self._logs[0].get(seq)
             if record is not None and record.stored_ns != stored_ns:
-                raise ShortenedError(read_seq, bounds.last_seq)
+                raise ShortenedError(seq, bounds.last_seq)
         return bounds

@@ -600,6 +600,8 @@ def test_what_was_said_in_silence_is_not_waited_for() -> None:
 def test_it_takes_no_settings() -> None:
     with pytest.raises(MalformedFactError, match="its policy is policy_applied"):
         Healer().configure(b'{"mode":"act"}')
+    for none in (b"", b"{}"):
+        Healer().configure(none)
 
 
 def test_a_snapshot_of_something_else_is_refused() -> None:

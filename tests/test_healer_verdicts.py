@@ -70,10 +70,15 @@ def recovering(cell: Cell) -> str:
     return decided
 
 
-def test_a_fault_that_comes_during_a_recovery_is_answered_after_it() -> None:
+@pytest.mark.parametrize(
+    ("fault_class", "signature"), [("gpu.driver", ""), ("gpu.memory", "ecc_contained")]
+)
+def test_a_fault_that_comes_during_a_recovery_is_answered_after_it(
+    fault_class: str, signature: str
+) -> None:
     cell = made(ACT, spares=("s0", "s1"))
     decided = recovering(cell)
-    cell.blame("gpu.driver", 5, node="n2", incident="i-2")
+    cell.blame(fault_class, 5, node="n2", incident="i-2", signature=signature)
     cell.attempt(AttemptCompleted, decided)
     assert cell.last(QuiesceDecided).dead_ranks == (5,)
 
@@ -84,6 +89,13 @@ def test_advice_that_comes_during_a_recovery_is_said_after_it(cell: Cell) -> Non
     cell.attempt(AttemptCompleted, decided)
     said = cell.last(RecoveryDecided)
     assert (said.action, said.incident) == ("fix_config", "i-2")
+
+
+def test_advice_about_a_rank_that_left_is_not_said(cell: Cell) -> None:
+    decided = recovering(cell)
+    cell.blame("network.config", 3, incident="i-2")
+    cell.attempt(AttemptCompleted, decided)
+    assert cell.last(RecoveryDecided).decision == decided
 
 
 def test_a_fault_without_a_rank_to_take_out_keeps_no_advice_from_people(cell: Cell) -> None:

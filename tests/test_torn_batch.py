@@ -288,7 +288,7 @@ def test_survivors_that_a_position_covers_may_be_gone(tmp_path: Path) -> None:
 def test_a_log_that_was_exchanged_is_told_before_it_is_asked(tmp_path: Path) -> None:
     async def story(it: Story) -> None:
         lane = await it.answering()
-        lane._watch.read(it.log.records[-1])
+        lane._watch.arrived(it.log.records[-1])
         seq = it.log.last_seq
         it.log.roll_back(seq - 1)
         with pytest.raises(ShortenedError) as raised:
@@ -301,7 +301,7 @@ def test_a_log_that_was_exchanged_is_told_before_it_is_asked(tmp_path: Path) -> 
 def test_a_log_that_was_exchanged_while_it_was_away_is_told(tmp_path: Path) -> None:
     async def story(it: Story) -> None:
         lane = await it.answering()
-        lane._watch.read(it.log.records[-1])
+        lane._watch.arrived(it.log.records[-1])
         seq = it.log.last_seq
         it.breaks()
         await lane._watch.verified()
@@ -369,6 +369,27 @@ def test_a_copy_that_skipped_what_survives_of_another_ones_answer_must_restore(
         it.breaks()
         with pytest.raises(StaleCopyError, match=rf"^counting: another copy answered input {seq}$"):
             await skipping.verified()
+
+    play(tmp_path, story)
+
+
+def test_a_copy_whose_skip_is_in_force_goes_on_behind_what_survived(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        seq = (await it.answering()).read_seq
+        for _ in range(DEATHS_MAX):
+            it.end()
+            it.made()
+            it.opened[0].enter(it.log.records[-1])
+        it.end()
+        skipping = await it.begun()
+        assert skipped_by(it, skipping).keys() == {seq}
+        await skipping.committer.flush()
+        assert position_of(it.log.last(CURSOR)).skipped_seq == seq
+        later = it.line(skipping, "ok")
+        it.survives(skipping)
+        it.breaks()
+        await skipping.verified()
+        assert skipping.committer.outbox.survivors.input_seq == later
 
     play(tmp_path, story)
 

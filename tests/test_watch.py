@@ -59,6 +59,7 @@ def play(story: Callable[[MemoryLog, Counted, Watch], Awaitable[None]]) -> None:
         log = filled()
         client = Counted(log)
         watch = Watch([client])
+        watch.arrived(log.records[-1])
         watch.read(log.records[-1])
         await story(log, client, watch)
 
@@ -141,7 +142,7 @@ def test_a_log_that_ends_before_what_was_read_is_told_with_both_ends() -> None:
     async def main() -> None:
         log = one_by_one(5)
         watch = Watch([Counted(log)])
-        watch.read(log.records[-1])
+        watch.arrived(log.records[-1])
         log.roll_back(3)
         with pytest.raises(
             ShortenedError,
@@ -160,12 +161,25 @@ def test_a_log_that_was_written_anew_behind_an_older_store_is_noticed() -> None:
     async def main() -> None:
         log = one_by_one(5)
         watch = Watch([Counted(log)])
-        watch.read(log.records[-1])
+        watch.arrived(log.records[-1])
         log.roll_back(4)
         log.append(traffic.line(5, "other"), traffic.line(6, "other"))
         with pytest.raises(ShortenedError) as raised:
             await watch.verified()
         assert (raised.value.read_seq, raised.value.last_seq) == (5, 6)
+
+    run(main())
+
+
+def test_what_is_in_hand_must_lie_in_the_log_before_it_is_read() -> None:
+    async def main() -> None:
+        log = one_by_one(5)
+        watch = Watch([Counted(log)])
+        watch.arrived(log.records[-1])
+        watch.read(log.records[2])
+        log.roll_back(3)
+        with pytest.raises(ShortenedError, match="record 5 was read"):
+            await watch.verified()
 
     run(main())
 

@@ -43,7 +43,7 @@ def hold(state: HealerState, job: JobState, fault: Fault, fact: Fact) -> Conclus
         epoch=job.epoch,
         dead_ranks=tuple(sorted(fault.dead)),
     )
-    return _said(job, held, fact)
+    return _said(job, held)
 
 
 def recovery(
@@ -81,7 +81,7 @@ def recovery(
         placements=choice.placements,
         nodes_out=choice.nodes_out,
     )
-    return _said(job, decided, fact)
+    return _said(job, decided)
 
 
 def _sentence(job: JobState, fault: Fault, choice: Choice, spares: tuple[str, ...]) -> str:
@@ -144,7 +144,7 @@ def withhold(
         decision=decision,
     )
     job.unread = job.unread or f"{job.submitted.job}/{job.count}"
-    return _conclusion(job, withheld, fact)
+    return _conclusion(job, withheld, job.cause or (fact.seq,))
 
 
 def on_part(state: HealerState, verdict: FaultAttributed, fact: Fact) -> list[Conclusion]:
@@ -186,14 +186,16 @@ def _next_name(job: JobState) -> str:
     return f"{job.submitted.job}/{job.count + 1}"
 
 
-def _said(job: JobState, decision: QuiesceDecided | RecoveryDecided, fact: Fact) -> Conclusion:
+def _said(job: JobState, decision: QuiesceDecided | RecoveryDecided) -> Conclusion:
     job.count += 1
     job.unread = decision.decision
-    return _conclusion(job, decision, fact)
+    return _conclusion(job, decision, job.cause)
 
 
 def _conclusion(
-    job: JobState, data: QuiesceDecided | RecoveryDecided | RecoveryWithheld, fact: Fact
+    job: JobState,
+    data: QuiesceDecided | RecoveryDecided | RecoveryWithheld,
+    cause: tuple[int, ...],
 ) -> Conclusion:
     name = job.submitted.job
-    return Conclusion(data=data, key=name, cause=job.cause or (fact.seq,), job=name, urgent=True)
+    return Conclusion(data=data, key=name, cause=cause, job=name, urgent=True)

@@ -1,7 +1,7 @@
 """`nemesis ecc`: train the model that foresees failures of GPUs, and say how good it is."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -57,3 +57,42 @@ def train(
         print_json(card)
     else:
         say(f"loss {card.loss:.5f} after {card.batches} batches; {folder / CARD} says how")
+
+
+@ecc.command()
+def repeats(
+    trace: Annotated[Path, typer.Argument(help="fault_trace.json of InfiniteHBD-Trace.")],
+    json: JsonOption = False,
+) -> None:
+    """The hazard rule on real faults: how likely is another uncorrected error of the same node?
+
+    Exit status: 0 counted; 2 not the trace.
+    """
+    import msgspec
+
+    from nemesis.sim.prediction.repeats import WINDOWS_DAYS, double_bit_errors, intervals
+    from nemesis.sim.prediction.repeats import repeats as count
+
+    errors = double_bit_errors(trace)
+    rows: list[dict[str, Any]] = []
+    for days in WINDOWS_DAYS:
+        each = count(errors, days)
+        row: dict[str, Any] = msgspec.to_builtins(each)
+        for name, between in intervals(errors, days).items():
+            row |= {name: getattr(each, name), f"{name}_interval": between}
+        rows.append(row)
+    if json:
+        print_json(rows)
+        return
+    for row in rows:
+        precision, recall = (_percent(row, name) for name in ("precision", "recall"))
+        say(
+            f"within {row['window_days']} days another one on {row['right_count']} of "
+            f"{row['alarms_count']} nodes, {precision}, foreseeing {recall} of all; on any node "
+            f"{100 * row['base']:.1f} %"
+        )
+
+
+def _percent(row: dict[str, Any], name: str) -> str:
+    low, high = row[f"{name}_interval"]
+    return f"{100 * row[name]:.0f} % ({100 * low:.0f} to {100 * high:.0f})"

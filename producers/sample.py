@@ -6,6 +6,7 @@ supported" is not "no errors".
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from nemesis.schemas.channels import (
 from nemesis.schemas.observed import SampleTaken
 
 Block = NDArray[np.int64]
+_INT64: Final = np.dtype("<i8")
 
 
 def block_of(channels: Sequence[str], readings: Sequence[Mapping[str, int]]) -> Block:
@@ -77,4 +79,4 @@ def bytes_of(block: Block | None, channels: Sequence[str]) -> bytes:
     if block is None:
         return b""
     assert block.shape[1] == len(channels), f"{block.shape} for {len(channels)} channels"
-    return block.astype("<i8", copy=False).tobytes()
+    return block.astype(_INT64, copy=False).tobytes()

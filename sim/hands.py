@@ -45,7 +45,8 @@ class Hands:
 
     def __init__(self, simulation: Simulation, write: Callable[[Attempt], None]) -> None:
         self.claims: Final = Claims(NAME)
-        self._simulation: Final = simulation
+        self.simulation = simulation
+        """Whose agents carry decisions out."""
         self._write: Final = write
         self._states: Final[dict[tuple[str, int], RankState]] = {}
         self._open: Final[dict[str, _Open]] = {}
@@ -61,7 +62,7 @@ class Hands:
 
     def act(self, now_ns: int) -> None:
         """Hear the agents, begin what is due, end what is done."""
-        for node, agent in self._simulation.agents.items():
+        for node, agent in self.simulation.agents.items():
             if agent.is_cut_off:
                 continue
             reports, agent.reports = agent.reports, []
@@ -80,7 +81,7 @@ class Hands:
         decision = due.decision
         self._claim(due)
         standing = self.claims.jobs[decision.job]
-        agents = self._simulation.agents
+        agents = self.simulation.agents
         plan = plan_of(decision, standing, {node: each.boot_id for node, each in agents.items()})
         begun = _Open(
             due=due,

@@ -43,7 +43,7 @@ class OfflineLog:
     ) -> None:
         """`keep` is given every record."""
         self.now_ns = start_ns
-        self.simulation = simulation
+        self._simulation = simulation
         self.facts: Final[list[Fact]] = []
         """Everything in it but telemetry, in its order."""
         self.hands: Final = Hands(simulation, self._write)
@@ -52,23 +52,32 @@ class OfflineLog:
         self._folds: Final = [Fold(versions[max(versions)]()) for versions in catalogue.values()]
         self._readers: Final[dict[str, list[Fold]]] = {}
         self._waiting: Final[deque[tuple[str, bytes]]] = deque()
-        self._records_count = 0
+        self.records_count = 0
+        """So many are in it."""
         self._writes_count = 0
         self._stepping = False
 
     def begin(self, acts: Iterable[tuple[Operation, str]]) -> None:
         """The first tick, and what a person does before."""
         self._tick(self.now_ns)
+        self.say(acts)
+
+    def say(self, acts: Iterable[tuple[Operation, str]]) -> None:
+        """A person does this now."""
         for subject, payload in messages(acts, self.now_ns):
             self.put(subject, payload)
+
+    def turn_to(self, simulation: Simulation) -> None:
+        """From here on another simulation tells what it sees; it begins now."""
+        self._simulation = self.hands.simulation = simulation
 
     def look(self, now_ns: int) -> list[FaultInjected | MembershipFormed]:
         """Let the simulation go on to `now_ns`, read what it tells, act; what the ledger hears."""
         self.now_ns = now_ns
-        truths = self.simulation.advance(now_ns, lambda node: True)
+        truths = self._simulation.advance(now_ns, lambda node: True)
         if (now_ns - self._start_ns) % SECOND_NS == 0:
             self._tick(now_ns)
-        for observation in told(self.simulation, now_ns):
+        for observation in told(self._simulation, now_ns):
             self._observe(observation)
         self.hands.act(now_ns)
         return truths
@@ -77,12 +86,12 @@ class OfflineLog:
         """Go on as far as `limit_ns` at once, as by looking every `quantum_ns`; False: cannot."""
         if self.hands.is_busy:
             return False
-        until_ns = self.simulation.calm_until_ns(limit_ns)
+        until_ns = self._simulation.calm_until_ns(limit_ns)
         until_ns -= (until_ns - self._start_ns) % quantum_ns
         if until_ns <= self.now_ns:
             return False
         tick_ns = self.now_ns + SECOND_NS - (self.now_ns - self._start_ns) % SECOND_NS
-        for at_ns, observation in self.simulation.pass_calm(until_ns, quantum_ns):
+        for at_ns, observation in self._simulation.pass_calm(until_ns, quantum_ns):
             while tick_ns <= at_ns:
                 self._tick(tick_ns)
                 tick_ns += SECOND_NS
@@ -103,8 +112,8 @@ class OfflineLog:
         self._stepping = True
         while self._waiting:
             subject, payload = self._waiting.popleft()
-            self._records_count += 1
-            self._read(Input(Record(self._records_count, subject, self.now_ns, payload)))
+            self.records_count += 1
+            self._read(Input(Record(self.records_count, subject, self.now_ns, payload)))
         self._stepping = False
 
     def _read(self, item: Input) -> None:
@@ -119,10 +128,12 @@ class OfflineLog:
 
     def _readers_of(self, item: Input) -> list[Fold]:
         """Who may be changed by it."""
-        readers = self._readers.get(item.token)
+        token = item.token
+        if item.decoded() is None:
+            return [fold for fold in self._folds if token in fold.heeds or fold.heeds_malformed]
+        readers = self._readers.get(token)
         if readers is None:
-            readers = [f for f in self._folds if item.token in f.heeds or f.heeds_malformed]
-            self._readers[item.token] = readers
+            readers = self._readers[token] = [fold for fold in self._folds if token in fold.heeds]
         return readers
 
     def _tick(self, at_ns: int) -> None:

@@ -48,10 +48,11 @@ class Simulation:
         submitted: Sequence[JobSubmitted] | None = None,
         defects: Sequence[Symptom] = (),
         params: Params | None = None,
+        boot: int = 1,
     ) -> None:
-        """`submitted`: the cluster's jobs, as a demo submits them where it is None; `defects`: of
-        the evidence, and no fault of the cluster; `params`: what is assumed of telemetry and steps,
-        the release's file where it is None."""
+        """`submitted`: the cluster's jobs, else as a demo submits them; `defects`: of the evidence,
+        no fault of the cluster; `params`: what is assumed, else the release's file; `boot`: which
+        of its nodes' boots this is."""
         submitted = submissions(cluster, start_ns) if submitted is None else submitted
         self.cluster: Final = cluster
         params = params or load_params()
@@ -92,6 +93,7 @@ class Simulation:
             agents=self.agents,
             concerned=self._around.concerned,
             boot=self.restart_agent,
+            boots_count=boot,
         )
         self.lost_nodes: Final = self._strikes.lost_nodes
         self.kernel_lines: Final = self._strikes.kernel_lines
@@ -180,6 +182,12 @@ class Simulation:
         told.sort(key=lambda each: each[0])
         return told
 
+    def finish(self, job: str) -> None:
+        """The processes of a job come to their end."""
+        for rank in self.jobs[job].ranks.values():
+            self.jobs[job].kill(rank.number, 0)
+            self._around.concerned.add(rank.node)
+
     def _advance_jobs(self, now_ns: int) -> None:
         for job in self.jobs.values():
             job.advance(now_ns)
@@ -235,7 +243,7 @@ class Simulation:
         return self.agents[node]
 
     def _agent(self, node: str, start_ns: int) -> Agent:
-        boot = self._strikes.boots_count.get(node, 1)
+        boot = self._strikes.boot_of(node)
         agent = Agent(
             node,
             self._around,

@@ -65,8 +65,12 @@ class Strikes:
         agents: dict[str, Agent],
         concerned: set[str],
         boot: Callable[[str, int], object],
+        boots_count: int,
     ) -> None:
-        """`concerned`: takes the nodes whose agents must look; `boot`: starts a node's agent."""
+        """`concerned`: takes the nodes whose agents must look; `boot`: starts a node's agent.
+
+        `boots_count`: how often each node has booted so far.
+        """
         self.cluster: Final = cluster
         self.jobs: Final = jobs
         self.network: Final = network
@@ -86,6 +90,11 @@ class Strikes:
         self._evidence: Final = evidence
         self._concerned: Final = concerned
         self._boot: Final = boot
+        self._boots_count: Final = boots_count
+
+    def boot_of(self, node: str) -> int:
+        """Which boot a node is in, or will be when it comes back."""
+        return self.boots_count.get(node, self._boots_count)
 
     def strike(self, symptom: Symptom, at_ns: int) -> None:
         """Let it happen; nothing happens to a node that is lost or hangs but its return."""
@@ -139,7 +148,7 @@ class Strikes:
         for nic in () if has_power else self.cluster.nics_of(node):
             self.fabric.turn(nic.switch_port, up=False)
         self.lost_nodes.add(node)
-        self.boots_count[node] = self.boots_count.get(node, 1) + 1
+        self.boots_count[node] = self.boot_of(node) + 1
         del self.agents[node]
 
     def _return(self, node: str, at_ns: int) -> None:

@@ -1,6 +1,8 @@
 """What all nodes and switches of a simulation tell, as messages of the log, node by node."""
 
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
 
 from nemesis.schemas.facts import encode_observation, telemetry_subject
 from nemesis.schemas.observed import Observation
@@ -19,5 +21,9 @@ def told(simulation: Simulation, now_ns: int) -> Iterator[Observation]:
 
 def message_of(observation: Observation) -> Message:
     """An observation as its producer writes it."""
-    subject = telemetry_subject(observation.node, BY_STRUCT[type(observation)].token)
+    subject = _subject(observation.node, BY_STRUCT[type(observation)].token)
     return Message(subject=subject, payload=encode_observation(observation))
+
+
+_subject: Final = lru_cache(maxsize=65_536)(telemetry_subject)
+"""Of whoever tells something again and again."""

@@ -87,7 +87,7 @@ def test_a_rack_whose_links_stay_up_has_power(up: bool, blamed: list[str]) -> No
         log.fabric("leaf1", *ports)
         log.tick(1)
     assert named(log) == blamed
-    assert log.last.verdict == ("class-only" if up else "attributed")
+    assert log.last.verdict == ("insufficient" if up else "attributed")
     assert ("their links are up" in log.last.reason) == up
 
 

@@ -83,8 +83,10 @@ class Link(msgspec.Struct):
     @property
     def down_ns(self) -> int:
         """Since when it is down, as the first of its ends to say so has it; 0 while it is up."""
-        since = [each for each in (self.near.down_ns, self.far.down_ns, self.gone_ns) if each]
-        return min(since, default=0)
+        near_ns, far_ns, gone_ns = self.near.down_ns, self.far.down_ns, self.gone_ns
+        if not (near_ns or far_ns or gone_ns):
+            return 0
+        return min(each for each in (near_ns, far_ns, gone_ns) if each)
 
     def say(self, fact: Fact, says: str) -> None:
         """Something happened; of what happens again and again the first few times are cited."""

@@ -226,12 +226,18 @@ def _take(job: JobSteps, facts: Sequence[Fact]) -> None:
     table = _rows(sound)
     rank = table[:, _RANK]
     table = table[(rank >= 0) & (rank < len(job.told)) & (table[:, _STEP] >= 0)]
-    if len(sound) > 1 and len(np.unique(table[:, _RANK])) < len(table):
+    if len(sound) > 1 and _are_some_equal(table[:, _RANK], len(job.told)):
         # two nodes speak for one rank: the later one counts, as if each had been read at once
         for fact in sound:
             _take(job, [fact])
         return
     _take_rows(job, table)
+
+
+def _are_some_equal(ranks: Longs, world: int) -> bool:
+    there = np.zeros(world, np.bool_)
+    there[ranks] = True
+    return bool(np.count_nonzero(there) < len(ranks))
 
 
 def _is_sound(fact: Fact) -> bool:

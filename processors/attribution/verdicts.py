@@ -146,12 +146,14 @@ def _silent(silences: Sequence[Silence], inventory: Inventory) -> Finding:
             missing=(wanted.CONSOLE, wanted.MANAGEMENT_NETWORK),
         )
     if domain:
+        # what trains has light: the way of telemetry is cut, and whether the job suffers nobody saw
+        has_light = all(each.has_light for each in silences)
         return Finding(
-            verdict="class-only",
-            fault_class="network.fabric",
+            verdict="insufficient" if has_light else "class-only",
+            fault_class="unknown" if has_light else "network.fabric",
             reason=f"{len(nodes)} nodes of {domain} fell silent together: they share a network"
-            + (", and their links are up" if all(each.has_light for each in silences) else ""),
-            confidence_ppm=700_000,
+            + (", and their links are up" if has_light else ""),
+            confidence_ppm=0 if has_light else 700_000,
             level=UNEXPLAINED + 1,
             victims=tuple(components.node(name) for name in nodes),
             proofs=proofs,

@@ -153,10 +153,15 @@ class Job:
         return min((crew.due_ns for crew in self._crews.working()), default=NEVER_NS)
 
     def is_steady(self, since_ns: int) -> bool:
-        """Whether every rank trains, in a step begun after that that takes no longer than usual."""
+        """Whether every rank trains, in a step begun after that which takes no longer than usual;
+        or all have ended."""
         table, crews = self.table, self._crews.working()
+        if not np.isin(table.stage, (RUNNING, HELD, STARTING)).any():
+            return True
+        longest_ns = self.model.step_ns + self.model.save_ms * MS
         return (
-            bool((table.stage == RUNNING).all() and (table.began_ns > since_ns).all())
+            4 * longest_ns < 3 * self.model.stall_ns
+            and bool((table.stage == RUNNING).all() and (table.began_ns > since_ns).all())
             and bool(table.completed_count.all())
             and all(
                 4 * (crew.due_ns - int(table.began_ns[crew.ranks].min())) < 3 * self.model.stall_ns
@@ -341,6 +346,10 @@ class Job:
                 table.due_data_ns[rank] = delay_ns
             elif waits_for == "save":
                 table.due_save_ns[rank] = delay_ns
+        if self.model.save_ms:
+            saves = (table.step[ranks] + 1) % self.model.checkpoint_steps == 0
+            table.due_save_ns[ranks] += saves * self.model.save_ms * MS
+            table.compute_ns[ranks] += saves * self.model.save_ms * MS
         table.ready_ns[ranks] = table.began_ns[ranks] + table.compute_ns[ranks]
         works = (table.stopped_ns == NEVER_NS) & (table.halted_ns == NEVER_NS)
         table.ready_ns[~works] = NEVER_NS

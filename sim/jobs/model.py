@@ -29,6 +29,9 @@ class JobModel(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     microbatches: int = 4
     """Of a step, through the pipeline."""
 
+    save_ms: int = 0
+    """How long all ranks stand every `checkpoint_steps` to save; 0: they save beside their work."""
+
     @property
     def step_ns(self) -> int:
         """How long a healthy step takes, the spread of its ranks left out."""

@@ -69,7 +69,7 @@ class Poller:
             return []
         missed = (at_ns - self._due_ns[rows]) // self._period_ns
         self._due_ns[rows] += (1 + missed) * self._period_ns
-        due: list[str] = [self._nodes[row] for row in rows.tolist()]
+        due = [self._nodes[row] for row in map(int, rows)]
         seeing = [(name, witness) for name in due if (witness := witness_of(name)) is not None]
         names, witnesses = [name for name, _ in seeing], [witness for _, witness in seeing]
         if len(names) < len(due):

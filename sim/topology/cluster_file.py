@@ -150,9 +150,9 @@ def _job_rules(cluster: Cluster) -> Iterator[tuple[bool, str]]:
     for job in jobs:
         timed = 0 < job.step_ms <= DAY_MS and 0 < job.allreduce_ms <= DAY_MS
         yield timed, f"job.step_ms, allreduce_ms must be positive, {DAY_MS} at most"
-        waits = (job.shrink_ms, job.start_ms, job.grace_s * 1000)
+        waits = (job.shrink_ms, job.start_ms, job.save_ms, job.grace_s * 1000)
         held = all(0 <= each <= DAY_MS for each in waits)  # false of NaN
-        yield held, f"job.shrink_ms, start_ms, grace_s must be 0 to a day, {DAY_MS} ms"
+        yield held, f"job.shrink_ms, start_ms, save_ms, grace_s must be 0 to a day, {DAY_MS} ms"
         counts = (job.checkpoint_steps, job.stall_steps, job.microbatches)
         counted = all(0 < each <= STEPS_MAX for each in counts)
         yield counted, f"job.checkpoint_steps, stall_steps, microbatches must be 1 to {STEPS_MAX}"

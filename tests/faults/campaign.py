@@ -1,7 +1,8 @@
 """`make campaign`: every cut fifty times, servers killed by the hundred, thousands of seeds.
 
-Then scenarios that nobody wrote (vary.py), then mutants. Hours on two cores, so each part can be
-run alone (`--only seeds`), and `--quick` shows in minutes that the campaign itself works.
+Then scenarios that nobody wrote (vary.py), 2,500 quiet node-days (quiet.py), then mutants. Hours on
+two cores, so each part can be run alone (`--only seeds`), and `--quick` shows in minutes that the
+campaign itself works.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from pathlib import Path
 from tests.faults import test_simulated
 from tests.varied_runs import run_varied
 
-PARTS = ("seeds", "faults", "scenarios", "mutants")
+PARTS = ("seeds", "faults", "scenarios", "quiet", "mutants")
 ROOT = Path(__file__).parent.parent.parent
 REAL = [
     "tests/faults/test_cuts.py",
@@ -57,6 +58,12 @@ def seeds(first: int, count: int) -> int:
     return failed
 
 
+def quiet(node_days: int) -> int:
+    """Healthy clusters with decoys: nothing may be blamed."""
+    command = [sys.executable, "-m", "tests.quiet", "--node-days", str(node_days)]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
 def mutants(*what: str) -> int:
     """Mutation testing of healer and runner, or of these files."""
     command = [sys.executable, "-m", "tests.mutation", *what]
@@ -74,6 +81,7 @@ def main() -> None:
         "seeds": lambda: seeds(first_seed, 20 if quick else 2000),
         "faults": lambda: real(*((2, 5) if quick else (50, 200))),
         "scenarios": lambda: run_varied(first_seed, 20 if quick else 1000),
+        "quiet": lambda: quiet(30 if quick else 2500),
         "mutants": lambda: mutants(*(["processors/healer/replicas.py"] if quick else [])),
     }
     failed = sum(parts[name]() for name in arguments.only or PARTS)

@@ -6,25 +6,24 @@ FlightRecorderDetail.hpp); both spell the same fields, JSON with strings where p
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from nemesis.producers.recorder_digest import (
+    NAME_CHARS_MAX,
+    Counters,
+    Entry,
+    Membership,
+    digests,
+)
 from nemesis.schemas.errors import NemesisError
-from nemesis.schemas.observed import Count, GroupDigest, OperationSeen
+from nemesis.schemas.observed import Count, GroupDigest
 from nemesis.schemas.rank_ranges import format_ranks
 
-DIGEST_BYTES_MAX: Final = 2048
-ARRIVALS_MAX: Final = 20
 ENTRIES_MAX: Final = 200_000  # TORCH_FR_BUFFER_SIZE is 2,000 by default
 SIZES_MAX: Final = 5_000_000  # numbers in all shapes together: bounds what a shared list can cost
 RANKS_CHARS_MAX: Final = 50_000_000  # 100,000 ranks in 60 groups are 40 million
-SHAPES_MAX: Final = 4  # shapes of one operation kept in a digest, and dimensions of each
-DIMENSIONS_MAX: Final = 6
-NAME_CHARS_MAX: Final = 48
-GLOO: Final = "gloo"
-
-_Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class BadDumpError(NemesisError):
@@ -34,45 +33,6 @@ class BadDumpError(NemesisError):
 class _Group(msgspec.Struct):
     desc: str = ""
     ranks: str | list[Count] = ""
-
-
-class _Status(msgspec.Struct):
-    last_enqueued_collective: _Number = -1
-    last_started_collective: _Number = -1
-    last_completed_collective: _Number = -1
-
-
-class _Entry(msgspec.Struct):
-    pg_id: _Number
-    process_group: tuple[str, str]
-    collective_seq_id: Count
-    profiling_name: str
-    record_id: Count = 0
-    p2p_seq_id: Count = 0
-    input_sizes: list[list[_Number]] = []
-    output_sizes: list[list[_Number]] = []
-    input_dtypes: list[str] = []
-    time_created_ns: Count = 0
-    time_discovered_started_ns: Count | None = None
-    state: str = ""
-    retired: bool = False
-    is_p2p: bool = False
-
-    @property
-    def seq(self) -> int:
-        return self.p2p_seq_id if self.is_p2p else self.collective_seq_id
-
-    @property
-    def started(self) -> bool:
-        return self.state == "started" or bool(self.time_discovered_started_ns)
-
-    @property
-    def finished(self) -> bool:
-        # gloo never leaves "scheduled"; it only retires. On NCCL retired and not completed
-        # means timed out.
-        if self.profiling_name.startswith(f"{GLOO}:"):
-            return self.retired
-        return self.state == "completed"
 
 
 class Dump(msgspec.Struct, frozen=True):
@@ -109,35 +69,40 @@ def _dump(content: dict[str, Any]) -> Dump:
     if version.split(".")[0] != "2":
         raise BadDumpError(f"flight-recorder version {version[:20]!r}, expected 2.x")
     config = msgspec.convert(content["pg_config"], dict[str, _Group], strict=False)
-    status = msgspec.convert(content.get("pg_status") or {}, dict[int, _Status], strict=False)
+    status = msgspec.convert(content.get("pg_status") or {}, dict[int, Counters], strict=False)
     entries = _entries(content.get("entries") or [])
     members = _members(config)
+    described = {
+        name: Membership(group.desc, format_ranks(members[name]), members[name])
+        for name, group in config.items()
+    }
     comm = content.get("comm_lib_version") or content.get("nccl_version") or ""
     comm_lib_version = msgspec.convert(comm, str)[:NAME_CHARS_MAX]
     f"{version}{comm_lib_version}".encode()  # raises where it could not be written to the log
     known = [frozenset(ranks) for ranks in members.values() if ranks]
     names = _names_by_id(config, status, entries)
+    counters = {name: status[number] for number, name in names.items() if number in status}
     return Dump(
         version=version[:NAME_CHARS_MAX],
         comm_lib_version=comm_lib_version,
         entry_count=len(entries),
-        groups=_fitted(_groups(config, members, status, entries, names)),
+        groups=digests(described, counters, entries),
         world=frozenset().union(*known),
         own_ranks=frozenset.intersection(*known) if known else frozenset(),
         last_ns=max((entry.time_created_ns for entry in entries), default=0),
     )
 
 
-def _entries(raw: object) -> list[_Entry]:
+def _entries(raw: object) -> list[Entry]:
     if not isinstance(raw, list | tuple) or len(raw) > ENTRIES_MAX:
         raise BadDumpError(f"entries: expected a list of at most {ENTRIES_MAX}")
-    entries: list[_Entry] = []
+    entries: list[Entry] = []
     sizes_count = 0
     for each in raw:
         sizes_count += _size_count(each)
         if sizes_count > SIZES_MAX:
             raise BadDumpError(f"more than {SIZES_MAX} numbers in the sizes of its entries")
-        entries.append(msgspec.convert(each, _Entry, strict=False))
+        entries.append(msgspec.convert(each, Entry, strict=False))
     return entries
 
 
@@ -165,7 +130,7 @@ def _members(config: Mapping[str, _Group]) -> dict[str, list[int]]:
 
 
 def _names_by_id(
-    config: Mapping[str, Any], status: Mapping[int, Any], entries: Iterable[_Entry]
+    config: Mapping[str, Any], status: Mapping[int, Any], entries: Iterable[Entry]
 ) -> dict[int, str]:
     """Which group a pg_id of this process is.
 
@@ -178,110 +143,3 @@ def _names_by_id(
         return said
     paired = dict(zip(sorted(status), sorted(config, key=int), strict=True))
     return said if said.items() - paired.items() else paired
-
-
-def _groups(
-    config: Mapping[str, _Group],
-    members: Mapping[str, list[int]],
-    status: Mapping[int, _Status],
-    entries: list[_Entry],
-    names: Mapping[int, str],
-) -> list[GroupDigest]:
-    by_name: dict[str, list[_Entry]] = {}
-    for entry in sorted(entries, key=lambda each: each.record_id):
-        by_name.setdefault(entry.process_group[0], []).append(entry)
-    ids = {name: number for number, name in names.items()}
-    newest = max((e for e in entries if not e.is_p2p), key=lambda e: e.record_id, default=None)
-    groups: list[GroupDigest] = []
-    for name in sorted(config.keys() | by_name.keys() | ids.keys()):
-        seen = by_name.get(name, [])
-        counts = status.get(ids.get(name, -1)) or _counted(seen)
-        if not name and not seen:
-            continue  # torch writes one nameless group where groups have no options
-        groups.append(
-            GroupDigest(
-                name=name[:NAME_CHARS_MAX],
-                desc=_described(config.get(name), seen)[:NAME_CHARS_MAX],
-                ranks=format_ranks(members.get(name, ())),
-                last_enqueued=counts.last_enqueued_collective,
-                last_started=counts.last_started_collective,
-                last_completed=counts.last_completed_collective,
-                first_unfinished=_first_unfinished(seen),
-                arrivals=_arrivals(seen),
-                newest=_newest(seen, newest),
-            )
-        )
-    return groups
-
-
-def _counted(seen: list[_Entry]) -> _Status:
-    """Counters as far as the entries tell them, for dumps older than `pg_status`."""
-    collectives = [entry for entry in seen if not entry.is_p2p]
-    finished = [entry.seq for entry in collectives if entry.finished]
-    return _Status(
-        last_enqueued_collective=max((entry.seq for entry in collectives), default=-1),
-        last_completed_collective=max(finished, default=-1),
-    )
-
-
-def _described(group: _Group | None, seen: list[_Entry]) -> str:
-    if group is not None and group.desc:
-        return group.desc
-    return seen[-1].process_group[1] if seen else ""
-
-
-def _first_unfinished(seen: list[_Entry]) -> OperationSeen | None:
-    unfinished = [entry for entry in seen if not entry.finished]
-    if not unfinished:
-        return None
-    # counters of sends and receives differ between stages when all is well: prefer a collective
-    return _seen(min(unfinished, key=lambda entry: (entry.is_p2p, entry.record_id)))
-
-
-def _newest(seen: list[_Entry], newest: _Entry | None) -> OperationSeen | None:
-    """The rank's last call, where it belongs to this group and nothing else there is unfinished."""
-    is_own = any(entry is newest for entry in seen)
-    if newest is None or not is_own or any(not entry.finished for entry in seen):
-        return None
-    return _seen(newest)
-
-
-def _seen(entry: _Entry) -> OperationSeen:
-    return OperationSeen(
-        seq=entry.seq,
-        op=entry.profiling_name.partition(":")[2][:NAME_CHARS_MAX] or entry.profiling_name,
-        input_sizes=_shapes(entry.input_sizes),
-        output_sizes=_shapes(entry.output_sizes),
-        dtypes=tuple(dtype[:NAME_CHARS_MAX] for dtype in entry.input_dtypes[:SHAPES_MAX]),
-        started=entry.started,
-        p2p=entry.is_p2p,
-        created_ns=entry.time_created_ns,
-    )
-
-
-def _shapes(sizes: list[list[int]]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(shape[:DIMENSIONS_MAX]) for shape in sizes[:SHAPES_MAX])
-
-
-def _arrivals(seen: list[_Entry]) -> tuple[tuple[int, int], ...]:
-    arrived = [(e.collective_seq_id, e.time_created_ns) for e in seen if not e.is_p2p]
-    return tuple(arrived[-ARRIVALS_MAX:])
-
-
-def _fitted(groups: list[GroupDigest]) -> tuple[GroupDigest, ...]:
-    """The groups in at most DIGEST_BYTES_MAX: fewer arrivals, then no descriptions, then only
-    groups with something unfinished, as many as fit."""
-    replace = msgspec.structs.replace
-    for count in (ARRIVALS_MAX, 10, 5, 3, 2, 1):
-        fewer = [replace(group, arrivals=group.arrivals[-count:]) for group in groups]
-        if _size_bytes(fewer) <= DIGEST_BYTES_MAX:
-            return tuple(fewer)
-    bare = [replace(group, arrivals=(), desc="", newest=None) for group in groups]
-    bare.sort(key=lambda group: group.first_unfinished is None)
-    while _size_bytes(bare) > DIGEST_BYTES_MAX:
-        bare.pop()
-    return tuple(sorted(bare, key=lambda group: group.name))
-
-
-def _size_bytes(groups: list[GroupDigest]) -> int:
-    return len(msgspec.msgpack.encode(groups)) + 200  # the fields around the groups

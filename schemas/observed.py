@@ -105,6 +105,8 @@ class OperationSeen(msgspec.Struct, kw_only=True, array_like=True, frozen=True, 
     started: bool = False
     p2p: bool = False
     created_ns: Ns = 0
+    peers: tuple[Index, ...] = ()
+    """Of a send or receive: the ranks at the other ends, those of its whole batch."""
 
 
 class GroupDigest(msgspec.Struct, kw_only=True, array_like=True, frozen=True, gc=False):

@@ -8,13 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from nemesis.producers.flight_recorder import (
-    DIGEST_BYTES_MAX,
-    ENTRIES_MAX,
-    BadDumpError,
-    read_dump,
-)
+from nemesis.producers.flight_recorder import ENTRIES_MAX, BadDumpError, read_dump
 from nemesis.producers.readers.dump_file import DUMP_BYTES_MAX, load_json, load_pickle
+from nemesis.producers.recorder_digest import DIGEST_BYTES_MAX
 from tests.dumps import WORLD, dump, entry, pickled
 
 

@@ -58,9 +58,9 @@ def incident(
     return folder / "bundle"
 
 
-def analyzed(bundle: Path) -> str:
+def analyzed(bundle: Path, *options: str) -> str:
     assert ANALYZER is not None
-    command = [ANALYZER, str(bundle / "dumps"), "-p", "nccl_trace_rank_"]
+    command = [ANALYZER, str(bundle / "dumps"), "-p", "nccl_trace_rank_", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout + done.stderr
 
@@ -183,3 +183,25 @@ def test_torchs_own_analyzer_misses_a_halted_host_in_the_groups_of_a_model(tmp_p
     said = analyzed(bundle)
     assert "Not all ranks joining collective" in said
     assert "missing ranks: {5}" in said
+
+
+@needs_analyzer
+def test_torchs_own_analyzer_misses_nobody_in_a_healthy_pipeline(tmp_path: Path) -> None:
+    """It matches one-way batches. Of those that send and receive it says MISMATCH, of real dumps
+    as well: it looks for the peer of a receive at the receiver (pytorch/pytorch, issue 139280)."""
+    bundle = incident(tmp_path, lambda job: None, after_s=9, tp=4, pp=2)
+    said = analyzed(bundle, "--mismatch_cap", "100000")
+    assert "Not all ranks joining" not in said
+    assert "Culprit" not in said
+    assert re.search(r"^Match", said, re.MULTILINE)
+
+
+@needs_analyzer
+def test_torchs_own_analyzer_misses_a_halted_host_of_a_pipeline_in_its_tensor_group(
+    tmp_path: Path,
+) -> None:
+    bundle = incident(tmp_path, lambda job: job.halt(5), tp=4, pp=2)
+    said = analyzed(bundle, "--mismatch_cap", "100000")
+    named = re.findall(r"group info: \d+:(\w+)\ncollective: .*\nmissing ranks: \{(.*)\}", said)
+    assert ("TENSOR_MODEL_PARALLEL_GROUP", "5") in named
+    assert all(group != "PIPELINE_MODEL_PARALLEL_GROUP" for group, _ in named)

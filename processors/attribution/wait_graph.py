@@ -47,7 +47,7 @@ class Group(NamedTuple):
     members: tuple[int, ...]
     """Ascending; of those that no recorder was read of only the first few."""
     listed: tuple[int, ...]
-    """All of them, in the order in which the group counts its ranks."""
+    """All of them, ascending, as torch counts the ranks of a group."""
     digests: Mapping[int, GroupDigest]
 
 
@@ -226,13 +226,17 @@ def _add_transfers(
 
 
 def _transfers(seen: Mapping[int, Seen], groups: list[Group]) -> Iterator[tuple[int, int]]:
-    """(rank, peer) of every pending send and receive; the names count within the group."""
+    """(rank, peer) of every pending send and receive."""
     for group in groups:
         for rank, digest in group.digests.items():
             operation = pending(seen[rank], digest)
-            if operation is None or not operation.p2p:
-                continue
-            match = _P2P.match(operation.op)
-            index = int(match[4]) if match else len(group.listed)
-            if index < len(group.listed) and group.listed[index] != rank:
-                yield rank, group.listed[index]
+            if operation is not None and operation.p2p:
+                peers = operation.peers or _named_peer(operation, group)
+                yield from ((rank, peer) for peer in peers if peer != rank)
+
+
+def _named_peer(operation: OperationSeen, group: Group) -> tuple[int, ...]:
+    """Of digests that do not say: the name counts places in the group."""
+    match = _P2P.match(operation.op)
+    place = int(match[4]) if match else len(group.listed)
+    return group.listed[place : place + 1]

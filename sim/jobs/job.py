@@ -19,6 +19,7 @@ import numpy as np
 
 from nemesis.sim.jobs.compute import JITTER_PER_MILLE, ComputeTimes
 from nemesis.sim.jobs.crews import Crew, Crews
+from nemesis.sim.jobs.entries import EntriesOfRanks
 from nemesis.sim.jobs.layout import Layout, Ranks
 from nemesis.sim.jobs.model import JobModel
 from nemesis.sim.jobs.network import Network
@@ -65,6 +66,7 @@ class Job:
         places = [(node, index) for node in nodes for index in range(width)]
         self.layout: Final = Layout(len(places), tp=model.tp, cp=model.cp, pp=model.pp, ep=model.ep)
         self.programs: Final = ProgramTable(programs_of(self.layout, model.microbatches))
+        self.entries: Final = EntriesOfRanks(self.layout, self.programs.programs)
         self.table: Final = RankTable(places, start_ns)
         self.ranks: Final = {number: Rank(self.table, number) for number in range(len(places))}
         self._on_node: Final[dict[str, list[Rank]]] = {}

@@ -138,6 +138,10 @@ class Layout:
         row = int(self.group_index[KIND_INDEX[kind], rank])
         return self.group(kind, row)
 
+    def name_of(self, rank: int, kind: Kind) -> str:
+        """The name of the group of this kind that a rank belongs to."""
+        return str(self.first_names[kind] + int(self.group_index[KIND_INDEX[kind], rank]))
+
     def group(self, kind: Kind, row: int) -> Group:
         """One group of a kind."""
         ranks = tuple(self.members[kind][row].tolist())

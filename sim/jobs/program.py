@@ -17,7 +17,7 @@ import msgspec
 from nemesis.sim.jobs.layout import Kind, Layout
 
 Name = Literal["all_reduce", "_all_gather_base", "_reduce_scatter_base", "all_to_all", "exchange"]
-"""torch's names of collectives; an exchange is a batch of sends and receives."""
+"""torch's names of collectives; an exchange is one or more sends and receives at once."""
 Message = Literal["send_next", "recv_next", "send_prev", "recv_prev"]
 
 SEQUENCE: Final = 4096
@@ -43,6 +43,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """The host enqueues nothing more until this operation has completed."""
     messages: tuple[Message, ...] = ()
     """Of an exchange."""
+    is_batched: bool = True
+    """The messages are called as one batch; else one by one."""
 
 
 Program = tuple[Operation, ...]
@@ -139,7 +141,14 @@ class _Writer:
         if here:
             self._send("pp", here, host_waits=self._layout.ep == 1)
 
-    def _send(self, kind: Kind, messages: tuple[Message, ...], *, host_waits: bool = False) -> None:
+    def _send(
+        self,
+        kind: Kind,
+        messages: tuple[Message, ...],
+        *,
+        host_waits: bool = False,
+        is_batched: bool = True,
+    ) -> None:
         sizes = (SEQUENCE // (self._layout.tp * self._layout.cp), 1, HIDDEN)
         self._add(
             Operation(
@@ -150,6 +159,7 @@ class _Writer:
                 # Megatron's batch_p2p_sync, which overlapped schedules turn off
                 host_waits=host_waits,
                 messages=messages,
+                is_batched=is_batched,
             )
         )
 
@@ -180,9 +190,13 @@ class _Writer:
         self._collective("tp", "_reduce_scatter_base", (whole, 1, HIDDEN), part)
 
     def _ring(self) -> None:
-        """Ring attention: keys and values go once around (arXiv 2310.01889)."""
+        """Ring attention: keys and values go once around (arXiv 2310.01889).
+
+        Batched between two ranks only, where both messages have one peer (NVIDIA/TransformerEngine,
+        context_parallel.py, batch_p2p_comm, for devices before compute capability 10).
+        """
         for _ in range(self._layout.cp - 1):
-            self._send("cp", ("send_next", "recv_prev"))
+            self._send("cp", ("send_next", "recv_prev"), is_batched=self._layout.cp == 2)
 
     def _experts(self) -> None:
         """How many tokens go where, which the host must know, then there and back."""

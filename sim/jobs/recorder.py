@@ -1,24 +1,29 @@
 """The flight recorder of a simulated rank: a dump in the form that torch writes, made when asked.
 
-Made as a dump and not as a digest, so that the digest is made by the same code as for a real one.
 Versions 2.9 and 2.10 of the format differ in the name of the library's version (pytorch/pytorch,
 torch/csrc/distributed/c10d/FlightRecorder.hpp and FlightRecorderDetail.hpp); fields, sequence
-numbers and names are as in the dumps of NVIDIA/nvidia-resiliency-ext, tests/attribution/unit.
+numbers and names are as in the dumps of NVIDIA/nvidia-resiliency-ext, tests/attribution/unit, and
+batches of sends and receives as sim/jobs/entries.py says. A digest is made by the code that makes
+those of real dumps, from the entries themselves: no dump is written and read again for it.
 """
 
+from bisect import bisect_right
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Final, Literal
+from itertools import islice
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from nemesis.producers.flight_recorder import read_dump
 from nemesis.producers.origin import Origin
+from nemesis.producers.recorder_digest import Counters, Entry, Membership, digests
 from nemesis.schemas.observed import CollectiveRecorded
 from nemesis.schemas.rank_ranges import format_ranks
+from nemesis.sim.jobs.entries import StepEntry
 from nemesis.sim.jobs.job import Job
-from nemesis.sim.jobs.layout import KIND_INDEX, KINDS, Kind, Layout
-from nemesis.sim.jobs.program import Message, Operation
+from nemesis.sim.jobs.layout import DESCRIPTIONS, KIND_INDEX, KINDS, Kind, Layout
+from nemesis.sim.jobs.program import Operation
 from nemesis.sim.jobs.ranks import NEVER_NS
 from nemesis.sim.jobs.stall import Standing
 
@@ -46,47 +51,63 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True):
 
     def dump(self, job: Job, rank: int, now_ns: int) -> dict[str, Any]:
         """What a rank's recorder holds: its last operations, and those that it waits for."""
-        return self._content(_Ring(self, job, rank, now_ns))
-
-    def told(self, job: Job, rank: int, now_ns: int) -> tuple[dict[str, Any], dict[str, str]]:
-        """The same without the ranks of groups, and those apart, in rank_ranges form.
-
-        In a large job every rank names all others: too much to write down and read for each.
-        """
-        ring = _Ring(self, job, rank, now_ns)
-        config = {name: {**each, "ranks": "[]"} for name, each in ring.groups().items()}
-        return self._content(ring) | {"pg_config": config}, ring.ranges()
-
-    def _content(self, ring: "_Ring") -> dict[str, Any]:
+        ring = Ring(self, job, rank, now_ns)
         library = "comm_lib_version" if self.version == "2.10" else "nccl_version"
+        entries = (self._written(each) for each in ring.entries())
         return {
             "version": self.version,
-            "pg_config": ring.groups(),
+            "pg_config": ring.config(),
             library: LIBRARY_VERSION,
-            "pg_status": ring.status(),
-            "entries": [each for each in ring.entries[-self.capacity :] if self._takes(each)],
+            "pg_status": {
+                str(KIND_INDEX[kind]): msgspec.structs.asdict(counters)
+                for kind, counters in ring.counters.items()
+            },
+            "entries": [
+                each for each in entries if not (self.only_active and each["state"] == "completed")
+            ],
         }
 
-    def _takes(self, entry: dict[str, Any]) -> bool:
-        return not (self.only_active and entry["state"] == "completed")
+    def _written(self, entry: Entry) -> dict[str, Any]:
+        """As torch writes it, in torch's order."""
+        return {
+            "record_id": entry.record_id,
+            "pg_id": entry.pg_id,
+            "process_group": entry.process_group,
+            "thread_name": "python3",
+            "thread_id": THREAD,
+            "collective_seq_id": entry.collective_seq_id,
+            "p2p_seq_id": entry.p2p_seq_id,
+            "op_id": entry.op_id,
+            "profiling_name": entry.profiling_name,
+            "time_created_ns": entry.time_created_ns,
+            "input_sizes": entry.input_sizes,
+            "input_dtypes": entry.input_dtypes,
+            "output_sizes": entry.output_sizes,
+            "output_dtypes": entry.input_dtypes,
+            "state": entry.state,
+            "time_discovered_started_ns": entry.time_discovered_started_ns,
+            "time_discovered_completed_ns": entry.time_discovered_completed_ns,
+            "retired": entry.retired,
+            "timeout_ms": self.timeout_ms,
+            "is_p2p": entry.is_p2p,
+        }
 
 
 def recorded(origin: Origin, job: Job, rank: int, now_ns: int) -> CollectiveRecorded:
-    """The digest of a live rank's dump."""
+    """The digest of what a live rank's recorder holds."""
     settings = Recorder(capacity=DIGEST_ENTRIES)
     if job.layout.is_plain:
         settings = Recorder(past_steps_max=len(job.recent))
-    content, ranges = settings.told(job, rank, now_ns)
-    dump = read_dump(content)
-    groups = (replace(group, ranks=ranges.get(group.name, "")) for group in dump.groups)
+    ring = Ring(settings, job, rank, now_ns)
+    entries = list(ring.entries())
     return CollectiveRecorded(
         **origin.stamp("collective", now_ns),
         job=job.name,
         rank=rank,
-        trace_version=dump.version,
-        comm_lib_version=dump.comm_lib_version,
-        entry_count=dump.entry_count,
-        groups=tuple(groups),
+        trace_version=settings.version,
+        comm_lib_version=LIBRARY_VERSION,
+        entry_count=len(entries),
+        groups=digests(ring.described(), ring.counters_by_name(), entries),
     )
 
 
@@ -97,164 +118,187 @@ def missing(origin: Origin, job: Job, rank: int, now_ns: int) -> CollectiveRecor
     )
 
 
-class _Ring:
+class _Part(NamedTuple):
+    """A rank's way through one step."""
+
+    step: int
+    operations_count: int
+    """Enqueued; of these its GPU came to, and saw the end of, the first so many."""
+    came_count: int
+    done_count: int
+    came_ns: list[int]
+    """By position."""
+    done_ns: list[int]
+    stood_ns: int
+    """When it came to where it stands: what lies behind was enqueued by then."""
+    strays: str
+    """In what the operation that it stands at is not what the others call."""
+
+
+class Ring:
     """One rank's entries, oldest first, and how far each of its groups is."""
 
     def __init__(self, settings: Recorder, job: Job, rank: int, now_ns: int) -> None:
-        self.entries: list[dict[str, Any]] = []
         self._settings = settings
         self._job = job
         self._rank = rank
         self._now_ns = now_ns
         self._seen_ns = min(now_ns, int(job.table.blind_ns[rank]))
-        self._stage = int(job.layout.stages[rank])
-        self._program = job.programs.programs[self._stage]
-        used: set[Kind] = {each.kind for each in self._program}
-        self._used: Final[list[Kind]] = [kind for kind in KINDS if kind in used]
-        groups = [job.layout.group_of(rank, kind) for kind in self._used]
+        self._step = job.entries.of(rank)
+        self._program = job.programs.programs[int(job.layout.stages[rank])]
+        self._kinds: Final[list[Kind]] = [each for each in KINDS if each in self._step.kinds]
         self._names: Final[dict[Kind, tuple[str, str]]] = {
-            each.kind: (each.name, each.description) for each in groups
+            kind: (job.layout.name_of(rank, kind), DESCRIPTIONS[kind]) for kind in self._kinds
         }
         steps_count = job.ranks[rank].completed_count
-        operations_count = sum(len(each.messages) or 1 for each in self._program)
         past = [each for each in job.recent if job.took_part(rank, each)]
-        fitting = -(-settings.capacity // operations_count)
+        fitting = -(-settings.capacity // len(self._step.entries))
         kept = min(len(past), settings.past_steps_max, fitting, job.standings.kept_count)
-        past = past[len(past) - kept :]
-        first = steps_count - len(past)
-        self._records_count = first * operations_count
-        self._last: dict[Kind, list[int]] = {kind: self._counts(kind, first) for kind in used}
-        for back, times in enumerate(past):
-            self._take(first + back, job.standings.of(times), len(self._program) - 1)
+        self._first: Final = steps_count - kept
+        whole = len(self._program)
+        self._parts: Final = [
+            self._part(self._first + back, job.standings.of(times), whole)
+            for back, times in enumerate(past[len(past) - kept :])
+        ]
         if job.ranks[rank].stage in ("running", "held"):
             standing = job.standings.now()
-            self._take(steps_count, standing, job.standings.enqueued_last(rank, standing, now_ns))
+            last = job.standings.enqueued_last(rank, standing, now_ns)
+            self._parts.append(self._part(steps_count, standing, last + 1))
+        self.counters: Final = {kind: self._counters(kind) for kind in self._kinds}
+        """`pg_status`, in the order in which the process made its groups."""
 
-    def groups(self) -> dict[str, Any]:
+    def entries(self) -> Iterator[Entry]:
+        """The newest, as many as there is room for."""
+        return (self._entry(*each) for each in self._kept())
+
+    def open_work(self) -> Iterator[Entry]:
+        """Those of what its watchdogs wait for; a call in a batch is no work of its own."""
+        return (
+            self._entry(part, planned, record_id)
+            for part, planned, record_id in self._kept()
+            if planned.role != "batched" and planned.position >= part.done_count
+        )
+
+    def _kept(self) -> Iterator[tuple[_Part, StepEntry, int]]:
+        counts = [self._step.ends[part.operations_count] for part in self._parts]
+        left = max(0, sum(counts) - self._settings.capacity)
+        for part, count in zip(self._parts, counts, strict=True):
+            for at, planned in enumerate(islice(self._step.entries, left, count), left):
+                yield part, planned, part.step * len(self._step.entries) + at
+            left = max(0, left - count)
+
+    def config(self) -> dict[str, Any]:
         """`pg_config`: the groups that have a communicator, because something ran in them."""
         return {
             name: {"name": name, "desc": desc, "ranks": self._ranks_in(kind)[0]}
             for kind, (name, desc) in self._names.items()
         }
 
-    def ranges(self) -> dict[str, str]:
-        """The ranks of each group by its name, in rank_ranges form."""
-        return {name: self._ranks_in(kind)[1] for kind, (name, _) in self._names.items()}
+    def described(self) -> dict[str, Membership]:
+        """Who belongs to each group, by its name."""
+        return {
+            name: Membership(desc, *self._ranks_in(kind)[1:])
+            for kind, (name, desc) in self._names.items()
+        }
 
-    def _ranks_in(self, kind: Kind) -> tuple[str, str]:
+    def counters_by_name(self) -> dict[str, Counters]:
+        """How far each group is, by its name."""
+        return {self._names[kind][0]: each for kind, each in self.counters.items()}
+
+    def _ranks_in(self, kind: Kind) -> tuple[str, str, list[int]]:
         job = self._job
         row = int(job.layout.group_index[KIND_INDEX[kind], self._rank])
         return _ranks_of(job.layout, kind, row, job.ranks[self._rank].members)
 
-    def status(self) -> dict[str, Any]:
-        """`pg_status`, by the order in which the process made its groups."""
-        return {
-            str(KIND_INDEX[kind]): {
-                "last_enqueued_collective": self._last[kind][0],
-                "last_started_collective": self._last[kind][1],
-                "last_completed_collective": self._last[kind][2],
-            }
-            for kind in self._used
-        }
-
-    def _counts(self, kind: Kind, steps_count: int) -> list[int]:
-        """Sequence numbers that were enqueued, started and completed after so many whole steps."""
-        last = self._program[-1 - [each.kind for each in self._program[::-1]].index(kind)]
-        table = self._job.programs.peers_count if last.messages else self._job.programs.collectives
-        seq = steps_count * int(table[KIND_INDEX[kind], self._stage, -1])
-        return [seq, seq if self._settings.is_timed else -1, seq]
-
-    def _take(self, step: int, standing: Standing, last: int) -> None:
-        """Record a step's operations up to a position."""
-        table, stage = self._job.programs, self._stage
-        arrived_ns = standing.arrived_ns[:, self._rank]
-        done_ns = standing.done_ns[:, self._rank]
-        stood_ns = 0
-        for at, operation in enumerate(self._program[: last + 1]):
-            kind = KIND_INDEX[operation.kind]
-            collectives, peers = (
-                step * int(each[kind, stage, -1]) + int(each[kind, stage, at])
-                for each in (table.collectives, table.peers_count)
-            )
-            came_ns, left_ns = int(arrived_ns[at]), int(done_ns[at])
-            # enqueued ahead of the GPU: at the latest when it came to where it stands
-            stood_ns = came_ns if came_ns < NEVER_NS else stood_ns or self._now_ns
-            times = _Times(
-                stood_ns,
-                came_ns if came_ns <= self._now_ns and self._settings.is_timed else None,
-                left_ns if left_ns <= self._seen_ns else None,
-            )
-            strays = ""
-            if standing.strays[self._rank] and came_ns < NEVER_NS and left_ns == NEVER_NS:
-                strays = self._job.table.strays.get(self._rank, "")
-            if not operation.messages:
-                called = strayed(operation, strays)
-                name = f"nccl:{called.name}"
-                self._record(called, name, (collectives + 1, peers), times)
-            for number, message in enumerate(operation.messages, 1):
-                name = self._peer_name(operation.kind, message)
-                self._record(operation, name, (collectives, peers + number), times)
-
-    def _peer_name(self, kind: Kind, message: Message) -> str:
-        """Sends and receives are named by ranks in the group."""
-        ranks = self._job.layout.group_of(self._rank, kind).ranks
-        here = ranks.index(self._rank)
-        there = (here + (1 if message.endswith("next") else -1)) % len(ranks)
-        way = f"send {here}->" if message.startswith("send") else f"recv {here}<-"
-        return f"nccl:{way}{there}"
-
-    def _record(
-        self, operation: Operation, name: str, seqs: tuple[int, int], times: "_Times"
-    ) -> None:
-        kind, is_p2p = operation.kind, bool(operation.messages)
-        self._note(kind, seqs[int(is_p2p)], times)
-        state = "started" if times.started_ns is not None else "scheduled"
-        self.entries.append(
-            {
-                "record_id": self._records_count,
-                "pg_id": KIND_INDEX[kind],
-                "process_group": self._names[kind],
-                "thread_name": "python3",
-                "thread_id": THREAD,
-                "collective_seq_id": seqs[0],
-                "p2p_seq_id": seqs[1] if is_p2p else 0,
-                "op_id": sum(seqs),
-                "profiling_name": name,
-                "time_created_ns": times.created_ns,
-                "input_sizes": [list(operation.sizes_in)],
-                "input_dtypes": [operation.dtype],
-                "output_sizes": [list(operation.sizes_out)],
-                "output_dtypes": [operation.dtype],
-                "state": "completed" if times.completed_ns is not None else state,
-                "time_discovered_started_ns": times.started_ns,
-                "time_discovered_completed_ns": times.completed_ns,
-                "retired": times.completed_ns is not None,
-                "timeout_ms": self._settings.timeout_ms,
-                "is_p2p": is_p2p,
-            }
+    def _part(self, step: int, standing: Standing, operations_count: int) -> _Part:
+        came_ns = standing.arrived_ns[:, self._rank].tolist()
+        done_ns = standing.done_ns[:, self._rank].tolist()
+        came_count = bisect_right(came_ns, self._now_ns)
+        stands = came_count and done_ns[came_count - 1] == NEVER_NS
+        return _Part(
+            step,
+            operations_count,
+            came_count,
+            bisect_right(done_ns, self._seen_ns),
+            came_ns,
+            done_ns,
+            came_ns[came_count - 1] if came_count else self._now_ns,
+            self._job.table.strays.get(self._rank, "")
+            if standing.strays[self._rank] and stands
+            else "",
         )
-        self._records_count += 1
 
-    def _note(self, kind: Kind, seq: int, times: "_Times") -> None:
-        last = self._last[kind]
-        last[0] = seq
-        if times.started_ns is not None:
-            last[1] = seq
-        if times.completed_ns is not None:
-            last[2] = seq
+    def _counters(self, kind: Kind) -> Counters:
+        """The last work of a group that was enqueued, started and completed."""
+        newest = self._step.newest(kind, len(self._program))
+        assert newest is not None, f"nothing runs in {kind}"
+        before = self._seq(newest, self._first - 1) if self._first else 0
+        enqueued = started = completed = before
+        for part in self._parts:
+            count = part.operations_count
+            enqueued = self._seq_after(kind, part, count, enqueued)
+            started = self._seq_after(kind, part, min(count, part.came_count), started)
+            completed = self._seq_after(kind, part, min(count, part.done_count), completed)
+        return Counters(enqueued, started if self._settings.is_timed else -1, completed)
+
+    def _seq_after(self, kind: Kind, part: _Part, operations_count: int, before: int) -> int:
+        newest = self._step.newest(kind, operations_count)
+        return before if newest is None else self._seq(newest, part.step)
+
+    def _seq(self, entry: StepEntry, step: int) -> int:
+        return step * self._step.counts(entry.kind)[int(entry.is_p2p)] + entry.seq
+
+    def _entry(self, part: _Part, planned: StepEntry, record_id: int) -> Entry:
+        at = planned.position
+        has_work = planned.role != "batched"
+        came = at < part.came_count
+        started_ns = part.came_ns[at] if came and has_work and self._settings.is_timed else None
+        completed_ns = part.done_ns[at] if at < part.done_count and has_work else None
+        state = "started" if started_ns is not None else "scheduled"
+        collectives, p2p, calls = self._step.counts(planned.kind)
+        entry = Entry(
+            record_id=record_id,
+            pg_id=KIND_INDEX[planned.kind],
+            process_group=self._names[planned.kind],
+            collective_seq_id=part.step * collectives + planned.collective_seq,
+            p2p_seq_id=part.step * p2p + planned.p2p_seq,
+            op_id=part.step * calls + planned.op_id,
+            profiling_name=f"nccl:{planned.name}",
+            input_sizes=planned.sizes_in,
+            output_sizes=planned.sizes_out,
+            input_dtypes=planned.dtypes,
+            time_created_ns=part.came_ns[at] if came else part.stood_ns,
+            time_discovered_started_ns=started_ns,
+            time_discovered_completed_ns=completed_ns,
+            state="completed" if completed_ns is not None else state,
+            retired=completed_ns is not None,
+            is_p2p=planned.is_p2p,
+        )
+        if part.strays and at == part.came_count - 1:
+            return _strayed(entry, strayed(self._program[at], part.strays))
+        return entry
+
+
+def _strayed(entry: Entry, called: Operation) -> Entry:
+    return replace(
+        entry,
+        profiling_name=f"nccl:{called.name}",
+        input_sizes=[list(called.sizes_in)],
+        output_sizes=[list(called.sizes_out)],
+        input_dtypes=[called.dtype],
+    )
 
 
 @lru_cache(maxsize=50_000)
-def _ranks_of(layout: Layout, kind: Kind, row: int, members: frozenset[int]) -> tuple[str, str]:
-    """A group's ranks that are members, as torch writes them and in rank_ranges form."""
+def _ranks_of(
+    layout: Layout, kind: Kind, row: int, members: frozenset[int]
+) -> tuple[str, str, list[int]]:
+    """A group's ranks that are members, as torch writes them, in rank_ranges form, and in order.
+
+    In a large job every rank names all others: too much to write down for each anew.
+    """
     ranks = [rank for rank in layout.members[kind][row].tolist() if rank in members]
-    return str(ranks), format_ranks(ranks)
-
-
-class _Times(msgspec.Struct, frozen=True):
-    created_ns: int
-    started_ns: int | None
-    completed_ns: int | None
+    return str(ranks), format_ranks(ranks), ranks
 
 
 def strayed(operation: Operation, differs_in: str) -> Operation:

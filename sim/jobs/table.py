@@ -43,8 +43,6 @@ class ProgramTable:
         """The last position that the host enqueues while the GPU is at this one."""
         self.collectives: Final[Ranks] = np.zeros((len(KINDS), *shape), np.int64)
         """Collectives of a kind of group that lie before a position."""
-        self.peers_count: Final[Ranks] = np.zeros((len(KINDS), *shape), np.int64)
-        """Sends and receives in a kind of group that lie before a position."""
         for stage, program in enumerate(programs):
             self._fill(stage, program)
 
@@ -57,18 +55,13 @@ class ProgramTable:
             self.use[stage, at] = self.uses.index((operation.kind, pattern))
             self.share_ppm[stage, at] = operation.share_ppm
             self.collectives[:, stage, at + 1] = self.collectives[:, stage, at]
-            self.peers_count[:, stage, at + 1] = self.peers_count[:, stage, at]
-            if operation.messages:
-                self.peers_count[kind, stage, at + 1] += len(operation.messages)
-            else:
-                self.collectives[kind, stage, at + 1] += 1
+            self.collectives[kind, stage, at + 1] += not operation.messages
             for message in operation.messages:
                 count = posted[operation.kind, message] = (
                     posted.get((operation.kind, message), 0) + 1
                 )
                 self.messages[MESSAGES.index(message), stage, at] = count
         self.collectives[:, stage, length:] = self.collectives[:, stage, length, None]
-        self.peers_count[:, stage, length:] = self.peers_count[:, stage, length, None]
         limit = length - 1
         self.host_limit[stage, length:] = limit
         for at in range(length - 1, -1, -1):

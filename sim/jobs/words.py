@@ -9,13 +9,14 @@ WorkNCCL::handleException; file and line numbers as in release 2.9).
 
 from datetime import UTC, datetime
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from nemesis.producers.recorder_digest import Counters, Entry
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.layout import KIND_INDEX, KINDS, Kind
-from nemesis.sim.jobs.recorder import Recorder
+from nemesis.sim.jobs.recorder import Recorder, Ring
 
 MS: Final = 1_000_000
 WATCHDOG_POLL_NS: Final = 100 * MS  # kWatchdogThreadSleepMillis
@@ -28,6 +29,7 @@ OP_TYPES: Final = {
     "all_to_all": "ALLTOALL_BASE",
     "send": "SEND",
     "recv": "RECV",
+    "coalesced": "COALESCED",
 }
 """opTypeToString, torch/csrc/distributed/c10d/Work.cpp."""
 INCORRECT_USAGE: Final = (
@@ -57,9 +59,8 @@ class TimedOut(msgspec.Struct, frozen=True):
 
     at_ns: int
     kind: Kind
-    entry: dict[str, Any]
-    enqueued_seq: int
-    completed_seq: int
+    entry: Entry
+    counters: Counters
 
 
 def last_words(job: Job, now_ns: int, *, timeout_ms: int) -> dict[int, list[Line]]:
@@ -67,50 +68,45 @@ def last_words(job: Job, now_ns: int, *, timeout_ms: int) -> dict[int, list[Line
 
     Ranks that have nothing to say are not there.
     """
-    dumps = {
-        rank: Recorder(timeout_ms=timeout_ms, past_steps_max=0).dump(job, rank, now_ns)
+    settings = Recorder(timeout_ms=timeout_ms, past_steps_max=0)
+    rings = {
+        rank: Ring(settings, job, rank, now_ns)
         for rank, each in job.ranks.items()
         if each.stage in ("running", "held")
     }
     timed_out = {
         rank: found
-        for rank, dump in dumps.items()
-        if (found := _timed_out(rank, dump, timeout_ms)) is not None and found.at_ns <= now_ns
+        for rank, ring in rings.items()
+        if (found := _timed_out(rank, ring, timeout_ms)) is not None and found.at_ns <= now_ns
     }
     if not timed_out:
         return {}
     first = min(timed_out, key=lambda rank: (timed_out[rank].at_ns, rank))
     signal_ns = timed_out[first].at_ns
     words: dict[int, list[Line]] = {}
-    for rank, dump in dumps.items():
+    for rank, ring in rings.items():
         found = timed_out.get(rank)
         heard_ns = signal_ns + (rank * 7919 % 1000 + 1) * STORE_POLL_NS // 1000
         lines: list[Line] = []
         if found is not None:
             lines += _gives_up(job, rank, found, timeout_ms)
         if found is None or found.at_ns > heard_ns:
-            lines += _hears(rank, dump, first, heard_ns)
+            lines += _hears(rank, ring, first, heard_ns)
         elif rank == first:
-            lines += _dumps(rank, dump, "this local rank", found.at_ns + MS)
+            lines += _dumps(rank, ring, "this local rank", found.at_ns + MS)
         words[rank] = sorted(line for line in lines if line.at_ns <= now_ns)
     return {rank: lines for rank, lines in words.items() if lines}
 
 
-def _timed_out(rank: int, dump: dict[str, Any], timeout_ms: int) -> TimedOut | None:
+def _timed_out(rank: int, ring: Ring, timeout_ms: int) -> TimedOut | None:
     """The first piece of work that a watchdog gives up on, whenever that is."""
-    open_entries = [each for each in dump["entries"] if each["state"] != "completed"]
-    oldest = min(open_entries, key=lambda each: each["time_created_ns"], default=None)
+    oldest = min(ring.open_work(), key=lambda each: each.time_created_ns, default=None)
     if oldest is None:
         return None
-    looks_ns = (rank * 37 + oldest["pg_id"] * 11) % 100 * WATCHDOG_POLL_NS // 100
-    status = dump["pg_status"][str(oldest["pg_id"])]
-    return TimedOut(
-        oldest["time_created_ns"] + timeout_ms * MS + looks_ns,
-        KINDS[oldest["pg_id"]],
-        oldest,
-        status["last_enqueued_collective"],
-        status["last_completed_collective"],
-    )
+    looks_ns = (rank * 37 + oldest.pg_id * 11) % 100 * WATCHDOG_POLL_NS // 100
+    kind = KINDS[oldest.pg_id]
+    at_ns = oldest.time_created_ns + timeout_ms * MS + looks_ns
+    return TimedOut(at_ns, kind, oldest, ring.counters[kind])
 
 
 def _gives_up(job: Job, rank: int, found: TimedOut, timeout_ms: int) -> list[Line]:
@@ -118,19 +114,19 @@ def _gives_up(job: Job, rank: int, found: TimedOut, timeout_ms: int) -> list[Lin
     group = job.layout.group_of(rank, found.kind)
     members = [each for each in group.ranks if each in job.ranks[rank].members]
     place = members.index(rank)
-    seq = entry["p2p_seq_id"] if entry["is_p2p"] else entry["collective_seq_id"]
-    name = entry["profiling_name"].removeprefix("nccl:").split(" ")[0]
-    ran_ms = (at_ns - entry["time_created_ns"]) // MS
+    name = entry.profiling_name.removeprefix("nccl:").split(" ")[0]
+    ran_ms = (at_ns - entry.time_created_ns) // MS
     caught = (
-        f"[Rank {place}] {TIMED_OUT}: WorkNCCL(SeqNum={seq}, "
-        f"OpType={OP_TYPES[name]}, NumelIn={prod(entry['input_sizes'][0])}, "
-        f"NumelOut={prod(entry['output_sizes'][0])}, Timeout(ms)={timeout_ms}) ran for {ran_ms} "
+        f"[Rank {place}] {TIMED_OUT}: WorkNCCL(SeqNum={entry.seq}, "
+        f"OpType={OP_TYPES[name]}, NumelIn={_numel(entry.input_sizes)}, "
+        f"NumelOut={_numel(entry.output_sizes)}, Timeout(ms)={timeout_ms}) ran for {ran_ms} "
         "milliseconds before timing out."
     )
     prefix = f"[PG ID {KIND_INDEX[found.kind]} PG GUID {group.name}({group.description}) Rank "
     status = (
-        f"{prefix}{place}]  failure detected by watchdog at work sequence id: {seq} PG status: "
-        f"last enqueued work: {found.enqueued_seq}, last completed work: {found.completed_seq}"
+        f"{prefix}{place}]  failure detected by watchdog at work sequence id: {entry.seq} "
+        f"PG status: last enqueued work: {found.counters.last_enqueued_collective}, "
+        f"last completed work: {found.counters.last_completed_collective}"
     )
     ends = f"{prefix}{place}] Process group watchdog thread terminated with exception: {caught}"
     down_ns = at_ns + DUMP_WAIT_NS
@@ -148,25 +144,30 @@ def _gives_up(job: Job, rank: int, found: TimedOut, timeout_ms: int) -> list[Lin
     ]
 
 
-def _hears(rank: int, dump: dict[str, Any], first: int, at_ns: int) -> list[Line]:
+def _numel(sizes: list[list[int]]) -> int:
+    """Of what closes a batch none is known."""
+    return sum(map(prod, sizes))
+
+
+def _hears(rank: int, ring: Ring, first: int, at_ns: int) -> list[Line]:
     observed = (
         f"[PG ID 0 PG GUID 0(default_pg) Rank {rank}] Observed flight recorder dump signal from "
         "another rank via TCPStore."
     )
     return [
         _line(rank, at_ns, 1794, observed),
-        *_dumps(rank, dump, f" rank {first}", at_ns + 100_000),
+        *_dumps(rank, ring, f" rank {first}", at_ns + 100_000),
     ]
 
 
-def _dumps(rank: int, dump: dict[str, Any], source: str, at_ns: int) -> list[Line]:
+def _dumps(rank: int, ring: Ring, source: str, at_ns: int) -> list[Line]:
     prefix = f"[PG ID 0 PG GUID 0(default_pg) Rank {rank}] "
-    status = dump["pg_status"].get("0", {})
+    status = ring.counters.get("world", Counters())
     received = (
         f"{prefix}Received a dump signal due to a collective timeout from {source} and we will try "
         f"our best to dump the debug info. Last enqueued NCCL work: "
-        f"{status.get('last_enqueued_collective', -1)}, last completed NCCL work: "
-        f"{status.get('last_completed_collective', -1)}.{INCORRECT_USAGE}"
+        f"{status.last_enqueued_collective}, last completed NCCL work: "
+        f"{status.last_completed_collective}.{INCORRECT_USAGE}"
     )
     preparing = f"{prefix}ProcessGroupNCCL preparing to dump debug info. Include stack trace: 1"
     return [

@@ -1,13 +1,18 @@
-"""Promises that names do not matter: other hosts and devices, and the verdict is the same."""
+"""Promises that names do not matter: other hosts, devices or ranks, and the verdict is the same."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nemesis.producers.flight_recorder import read_dump
 from nemesis.schemas.inferred import FaultAttributed
+from nemesis.sim.jobs.recorder import Recorder
 from tests.attribution_log import Log, cluster, xid
+from tests.simulated_jobs import MS, SECOND, job_of, trained
 
 NODES = ("n1", "n2", "n3", "n4")
 OOM = "Out of memory: Killed process 4711 (python3) total-vm:1kB"
@@ -68,3 +73,48 @@ def spelled(verdicts: Sequence[FaultAttributed], names: Mapping[str, str]) -> se
         )
         for each in verdicts
     }
+
+
+HUNG: Mapping[str, tuple[dict[str, Any], int]] = {
+    "pipeline": ({"pp": 8}, 3),
+    "pipeline and tensor": ({"pp": 4, "tp": 2}, 4),
+    "around a ring": ({"cp": 4, "pp": 2}, 5),
+}
+"""A layout of eight ranks, and the rank whose host enqueues no more."""
+
+
+@cache
+def dumps_of(story: str) -> dict[int, dict[str, Any]]:
+    layout, halted = HUNG[story]
+    job = trained(job_of(1, microbatches=8, **layout), 2_500 * MS)
+    job.halt(halted)
+    trained(job, 20 * SECOND)
+    return {rank: Recorder().dump(job, rank, 20 * SECOND) for rank in job.ranks}
+
+
+def blamed_in(story: str, names: Sequence[int]) -> set[int]:
+    """Who is blamed where each rank has another number, and groups count them as before."""
+    log = Log()
+    for rank, dump in dumps_of(story).items():
+        config = {
+            name: {**group, "ranks": str([names[each] for each in ranks_of(group)])}
+            for name, group in dump["pg_config"].items()
+        }
+        read = read_dump(dump | {"pg_config": config})
+        log.digest(names[rank], *read.groups, entry_count=read.entry_count)
+    log.tick(70)
+    return {int(each.id.rpartition("/")[2]) for each in log.last.culprits}
+
+
+def ranks_of(group: Mapping[str, str]) -> list[int]:
+    return [int(rank) for rank in group["ranks"].strip("[]").split(", ")]
+
+
+@pytest.mark.parametrize("story", sorted(HUNG))
+@settings(max_examples=6, deadline=None)
+@given(names=st.permutations(range(8)))
+def test_other_numbers_of_ranks_change_nothing_but_the_numbers(
+    story: str, names: list[int]
+) -> None:
+    assert blamed_in(story, range(8)) == {HUNG[story][1]}
+    assert blamed_in(story, names) == {names[HUNG[story][1]]}

@@ -7,6 +7,8 @@ enqueued and in what completed; not by how many operations, for that depends on 
 
 import json
 import pickle
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.layout import KIND_INDEX, Kind, Layout
 from nemesis.sim.jobs.program import Operation, Program
 from nemesis.sim.jobs.recorder import Recorder
-from nemesis.sim.jobs.stall import Solver, nothing_broken
+from nemesis.sim.jobs.stall import NEVER_NS, Solver, nothing_broken
 from nemesis.sim.jobs.table import ProgramTable
 from tests.simulated_jobs import MS, SECOND, job_of, trained
 
@@ -30,6 +32,7 @@ Pattern = dict[tuple[int, ...], tuple[set[int], set[int]]]
 """By the ranks of a group: who is behind in what was enqueued, and in what has completed."""
 
 
+@cache
 def real(run: str) -> dict[int, Dump]:
     return {
         rank: pickle.loads((DATA / run / f"_dump_{rank}").read_bytes())  # noqa: S301 our own copy
@@ -74,7 +77,9 @@ def simulated(job: Job, now_ns: int) -> dict[int, Dump]:
     return {rank: recorder.dump(job, rank, now_ns) for rank in job.ranks}
 
 
-def the_same_fault(run: str, dumps: dict[int, Dump]) -> dict[int, Dump]:
+@cache
+def the_same_fault(run: str) -> dict[int, Dump]:
+    dumps = real(run)
     tp, pp, ep = (
         size_of(dumps, f"{kind}_PARALLEL_GROUP")
         for kind in ("TENSOR_MODEL", "PIPELINE_MODEL", "EXPERT_MODEL")
@@ -94,7 +99,7 @@ def test_the_same_ranks_are_behind_in_the_same_groups_as_in_reality(
     run: str, description: str
 ) -> None:
     dumps = real(run)
-    there, here = behind(dumps, description), behind(the_same_fault(run, dumps), description)
+    there, here = behind(dumps, description), behind(the_same_fault(run), description)
     assert {ranks for ranks in there if set(ranks) & set(TRUTH[run])} <= here.keys()
     for ranks in there.keys() & here.keys():
         assert here[ranks] == there[ranks], ranks
@@ -104,7 +109,7 @@ def test_the_same_ranks_are_behind_in_the_same_groups_as_in_reality(
 def test_the_ranks_that_have_nothing_open_are_those_of_reality(run: str) -> None:
     """Calls of batches that are over stay in a dump of what is active, and are not open."""
     dumps = real(run)
-    here = the_same_fault(run, dumps)
+    here = the_same_fault(run)
     for rank in range(16):
         assert has_open(here[rank]) is has_open(dumps[rank]) is bool(dumps[rank]["entries"]), rank
 
@@ -116,7 +121,7 @@ def has_open(dump: Dump) -> bool:
 @pytest.mark.parametrize("run", sorted(TRUTH))
 def test_entries_have_the_fields_and_the_types_of_real_ones(run: str) -> None:
     dumps = real(run)
-    here = the_same_fault(run, dumps)[0]
+    here = the_same_fault(run)[0]
     assert list(here) == list(dumps[0])
     for entry in here["entries"]:
         like = next(e for e in dumps[0]["entries"] if e["is_p2p"] is entry["is_p2p"])
@@ -149,11 +154,7 @@ CULPRIT = 2
 
 def gloo_lags(scenario: str) -> dict[tuple[int, ...], set[int]]:
     """By group of the real dumps: who has enqueued less than the others."""
-    folder = DATA.parent / "fr_samples" / scenario
-    dumps = {
-        int(path.name.removeprefix("rank_")): pickle.loads(path.read_bytes())  # noqa: S301
-        for path in folder.glob("rank_?")
-    }
+    dumps = gloo(scenario)
     lags: dict[tuple[int, ...], set[int]] = {}
     for dump in dumps.values():
         for number, group in enumerate(dump["pg_config"].values()):
@@ -173,6 +174,10 @@ def gloo_lags(scenario: str) -> dict[tuple[int, ...], set[int]]:
         ("missing_rank_subgroup", "halted_ns", 0),
         ("dead", "stopped_ns", 500),
         ("type_mismatch", "strays_ns", 500),
+        ("size_mismatch", "strays_ns", 500),
+        ("dtype_mismatch", "strays_ns", 500),
+        ("ok", "strays_ns", NEVER_NS // MS),
+        ("straggler", "strays_ns", NEVER_NS // MS),
     ],
 )
 def test_a_gloo_job_of_pairs_stalls_in_the_groups_of_its_real_dumps(
@@ -194,6 +199,94 @@ def test_a_gloo_job_of_pairs_stalls_in_the_groups_of_its_real_dumps(
             if rank in alive
         }
         assert lagging(counts) == lag, ranks
+
+
+def gloo(scenario: str) -> dict[int, Dump]:
+    """The real dumps of data/fr_samples."""
+    folder = DATA.parent / "fr_samples" / scenario
+    return {
+        int(path.name.removeprefix("rank_")): pickle.loads(path.read_bytes())  # noqa: S301
+        for path in sorted(folder.glob("rank_?"))
+    }
+
+
+@pytest.mark.parametrize(
+    ("scenario", "differs_in", "fields"),
+    [
+        ("type_mismatch", "operation", {"op"}),
+        ("size_mismatch", "size", {"input_sizes", "output_sizes"}),
+        ("dtype_mismatch", "dtype", {"dtypes"}),
+    ],
+)
+def test_what_a_rank_called_otherwise_differs_in_the_fields_of_reality(
+    scenario: str, differs_in: str, fields: set[str]
+) -> None:
+    job = trained(job_of(1), 5_900 * MS)
+    job.stray(CULPRIT, differs_in)
+    for dumps in (gloo(scenario), simulated(trained(job, 60 * SECOND), 60 * SECOND)):
+        called = {rank: open_call(dump) for rank, dump in dumps.items()}
+        others = [each for rank, each in called.items() if rank != CULPRIT]
+        assert all(each == others[0] for each in others)
+        odd = called[CULPRIT]
+        assert {name for name, value in odd.items() if value != others[0][name]} == fields
+
+
+def open_call(dump: Dump) -> dict[str, Any]:
+    (world,) = (each for each in read_dump(dump).groups if each.name == "0")
+    assert world.first_unfinished is not None
+    names = ("seq", "op", "input_sizes", "output_sizes", "dtypes")
+    return {name: getattr(world.first_unfinished, name) for name in names}
+
+
+def every_dump() -> dict[str, Dump]:
+    found = {f"{run}/{rank}": dump for run in TRUTH for rank, dump in real(run).items()}
+    for folder in sorted((DATA.parent / "fr_samples").iterdir()):
+        if folder.is_dir():
+            found |= {f"{folder.name}/{rank}": each for rank, each in gloo(folder.name).items()}
+    jobs = {
+        "plain": job_of(1),
+        "model": job_of(2, tp=2, pp=4, ep=2),
+        "ring": job_of(1, cp=4, pp=2),
+        "halted": job_of(2, tp=2, pp=2, ep=2),
+    }
+    for name, job in jobs.items():
+        trained(job, 2_900 * MS)
+        if name == "halted":
+            job.halt(5)
+            trained(job, 20 * SECOND)
+        recorder = Recorder(past_steps_max=100)
+        now_ns = 20 * SECOND if name == "halted" else 2_900 * MS
+        found |= {f"{name}/{rank}": recorder.dump(job, rank, now_ns) for rank in job.ranks}
+    return found
+
+
+def test_real_and_simulated_dumps_count_by_the_same_rules() -> None:
+    """Records one by one; collectives, and sends and receives, each by numbers of their group."""
+    dumps = every_dump()
+    assert len(dumps) == 64 + 35 + 8 + 16 + 8 + 16
+    for name, dump in dumps.items():
+        records = [each["record_id"] for each in dump["entries"]]
+        assert records == sorted(set(records)), name
+        for group in {each["pg_id"] for each in dump["entries"]}:
+            counted_in_order(name, [each for each in dump["entries"] if each["pg_id"] == group])
+            status = dump["pg_status"][str(group)]
+            newest = [each for each in dump["entries"] if each["pg_id"] == group][-1]
+            key = "p2p_seq_id" if newest["is_p2p"] else "collective_seq_id"
+            assert status["last_enqueued_collective"] == newest[key], name
+            assert status["last_completed_collective"] <= newest[key], name
+
+
+def counted_in_order(name: str, entries: list[dict[str, Any]]) -> None:
+    for is_p2p, key in ((False, "collective_seq_id"), (True, "p2p_seq_id")):
+        numbers = [each[key] for each in entries if each["is_p2p"] is is_p2p]
+        assert numbers == sorted(numbers), name
+        if not is_p2p:
+            assert len(set(numbers)) == len(numbers), name
+    calls = [each["op_id"] for each in entries]
+    assert calls == sorted(calls), name
+    for one, two in pairwise(entries):
+        closes = two["profiling_name"] == "nccl:coalesced"
+        assert closes or two["op_id"] > one["op_id"], name
 
 
 def test_version_2_10_names_the_library_as_torch_does() -> None:

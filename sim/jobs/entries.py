@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from nemesis.sim.jobs.layout import KIND_INDEX, Kind, Layout
+from nemesis.sim.jobs.layout import KIND_INDEX, KINDS, Kind, Layout
 from nemesis.sim.jobs.program import Message, Operation, Program
 
 Role = Literal["alone", "batched", "closing"]
@@ -129,12 +129,14 @@ class EntriesOfRanks:
         self._programs: Final = programs
         self._made: Final[dict[tuple[int, ...], StepEntries]] = {}
         sending = {each.kind for program in programs for each in program if each.messages}
-        self._sending: Final[tuple[Kind, ...]] = tuple(sorted(sending))
+        self._sending: Final[list[Kind]] = [kind for kind in KINDS if kind in sending]
 
     def of(self, rank: int) -> StepEntries:
         """The entries of a rank's step."""
         stage = int(self._layout.stages[rank])
-        places = {kind: self._place(kind, rank) for kind in self._sending}
+        places: dict[Kind, tuple[int, int]] = {
+            kind: self._place(kind, rank) for kind in self._sending
+        }
         key = (stage, *(place for place, _ in places.values()))
         if key not in self._made:
             self._made[key] = StepEntries(self._programs[stage], places)

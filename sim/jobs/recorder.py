@@ -164,7 +164,9 @@ class Ring:
             standing = job.standings.now()
             last = job.standings.enqueued_last(rank, standing, now_ns)
             self._parts.append(self._part(steps_count, standing, last + 1))
-        self.counters: Final = {kind: self._counters(kind) for kind in self._kinds}
+        self.counters: Final[dict[Kind, Counters]] = {
+            kind: self._counters(kind) for kind in self._kinds
+        }
         """`pg_status`, in the order in which the process made its groups."""
 
     def entries(self) -> Iterator[Entry]:

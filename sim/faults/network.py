@@ -101,10 +101,11 @@ def nic_down(planned: NicDown, target: Target, random: Random) -> Course:
     )
     course.line(4 * MS, f"mlx5_core {pci}: Health issue observed, unrecoverable hardware error, "
                 "severity(2) CRITICAL")  # fmt: skip
-    turn(course, 10 * MS, target, up=False)
+    # that both ends are down tells of the link: a cut cable and a dead port show the same
+    turn(course, 10 * MS, target, up=False, decisive=False)
     course.at(900 * MS, NicCounted(target.nic_index, (("retries_exceeded_count", 4),)))
-    nic_shows(course, target, "port_up", 10 * MS, shows="at_most")
-    port_shows(course, target, "up", 10 * MS, shows="at_most")
+    nic_shows(course, target, "port_up", 10 * MS, shows="at_most", decisive=False)
+    port_shows(course, target, "up", 10 * MS, shows="at_most", decisive=False)
     stalls(course, target, 0)
     return course
 

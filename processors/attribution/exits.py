@@ -26,6 +26,7 @@ from nemesis.schemas import components
 
 SIGABRT: Final = 6  # torch's watchdog ends a process so: "exit -6" (ProcessGroupNCCL.cpp)
 ABORTS_NS: Final = 10_000_000_000  # watchdogs of one hang end within seconds of each other
+SIGBUS: Final = 7
 SIGTERM: Final = 15  # what a launcher sends to the rest
 # crash or kill of this very process: SIGILL, SIGBUS, SIGFPE, SIGKILL, SIGSEGV
 OWN_DEATH_SIGNALS: Final = frozenset({4, 7, 8, 9, 11})
@@ -57,7 +58,9 @@ def judge_exits(exits: Sequence[Exit], inventory: Inventory, steps: Steps) -> Fi
     places = inventory.jobs.get(job)
     world = places.world - len(places.gone) if places else 0
     if own and not (world and len(own) > 1 and len(own) * 1_000_000 > world * SHARED_SHARE_PPM):
-        return _blamed(job, own, exits, 900_000)
+        # SIGBUS is also how Linux tells a process of bad memory (mm/memory-failure.c)
+        others = any(each.signal != SIGBUS for each in own)
+        return _blamed(job, own, exits, 900_000 if others else 600_000)
     followed = [each for each in exits if steps.stood_still_before(job, each.at_ns, each.error_ns)]
     if len(followed) == len(exits):
         reason = f"{_count(exits)} of {job} gave up when it had stood still already"

@@ -60,6 +60,7 @@ class FaultAttributed(Inference, kw_only=True, frozen=True):
     victims: tuple[str, ...] = ()
     """Components that show symptoms and are innocent."""
     confidence_ppm: Ppm = 0
+    """How often a verdict of this kind is right: measured, where it was (calibration.py)."""
     evidence: tuple[Evidence, ...] = ()
     missing: tuple[str, ...] = ()
     """What to collect next, where the evidence does not suffice."""
@@ -75,6 +76,8 @@ class FaultAttributed(Inference, kw_only=True, frozen=True):
     """Opened by facts that came late: for the record, no decision may follow from it."""
     ruled_out: tuple[RuledOut, ...] = ()
     """What else it could have been, the most likely first."""
+    claimed_ppm: Ppm = 0
+    """How sure the rule itself is, before calibration: what decides whether a part is named."""
 
 
 RiskBand = Literal["clear", "record", "watch", "act"]

@@ -33,6 +33,7 @@ def verdict(**fields: object) -> FaultAttributed:
         "at_ns": START_NS, "reason": "the GPU is gone", "incident": "i-1", "revision": 0,
         "verdict": "attributed", "fault_class": "gpu.off_bus", "jobs": ("llama",),
         "culprits": (Culprit(kind="gpu", id="gpu/n1/0000:1b:00.0"),), "confidence_ppm": 980_000,
+        "claimed_ppm": 850_000,
         "evidence": (Evidence(fact="n1/kernel/1/1", says="Xid 79", text="NVRM: Xid 79"),),
         "victims": ("rank/llama/1",),
     }  # fmt: skip
@@ -112,7 +113,7 @@ def test_the_story_tells_verdict_evidence_innocents_and_each_deed_with_its_time(
         "incident i-1",
         "verdict  gpu/n1/0000:1b:00.0: gpu.off_bus",
         "         the GPU is gone",
-        "         confidence 98 %",
+        "         confidence 98 %; its rule claims 85 %",
         "evidence Xid 79 (n1/kernel/1/1)",
         "         > NVRM: Xid 79",
         "innocent rank/llama/1",

@@ -77,7 +77,9 @@ def as_document(incident: Incident) -> dict[str, Any]:
 def _verdict_lines(verdict: FaultAttributed) -> Iterator[str]:
     yield f"         {verdict.reason}"
     if verdict.confidence_ppm:
-        yield f"         confidence {verdict.confidence_ppm / 10_000:.0f} %"
+        claimed = f"; its rule claims {verdict.claimed_ppm / 10_000:.0f} %"
+        known = claimed if verdict.claimed_ppm else ""
+        yield f"         confidence {verdict.confidence_ppm / 10_000:.0f} %{known}"
     for each in verdict.evidence:
         yield f"evidence {each.says} ({each.fact})"
         if each.text:

@@ -85,6 +85,8 @@ class Answer(msgspec.Struct, kw_only=True):
     reason: str
     victims: list[str] = []
     ruled_out: list[Alternative] = []
+    claimed: float = 0.0
+    """How sure the rule itself is; `confidence` is how often such verdicts were right."""
 
 
 class UnreadFile(msgspec.Struct):
@@ -150,6 +152,7 @@ def answer_of(
         reason=verdict.reason,
         victims=list(verdict.victims),
         ruled_out=ruled_out,
+        claimed=verdict.claimed_ppm / 1_000_000,
     )
 
 

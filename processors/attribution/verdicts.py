@@ -11,6 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nemesis.processors.attribution import wanted
+from nemesis.processors.attribution.calibration import calibrated_ppm
 from nemesis.processors.attribution.certainty import CLASS_PPM_MIN, NAMED_PPM_MIN, as_certain
 from nemesis.processors.attribution.exits import judge_exits
 from nemesis.processors.attribution.findings import (
@@ -209,7 +210,7 @@ def verdict_of(
         fault_class=root.fault_class,
         culprits=tuple(Culprit(kind=components.kind_of(name), id=name) for name in root.culprits),
         victims=_victims(root, others, incident, inventory),
-        confidence_ppm=root.confidence_ppm,
+        confidence_ppm=calibrated_ppm(root.fault_class, root.culprits, root.confidence_ppm),
         evidence=tuple(
             Evidence(fact=each.fact, says=each.says, text=each.text[:TEXT_CHARS_MAX])
             for each in proofs
@@ -221,6 +222,7 @@ def verdict_of(
         signature=root.signature,
         late=incident.late,
         ruled_out=_ruled_out(root, others),
+        claimed_ppm=root.confidence_ppm,
     )
     causes = tuple(sorted({each.seq for each in proofs}))
     return verdict, causes, root

@@ -59,6 +59,8 @@ class FaultScore(msgspec.Struct, kw_only=True, frozen=True):
     """Which of the named is the first right one, counted from 0."""
     confidence_ppm: int = 0
     """Of the verdict."""
+    claimed_ppm: int = 0
+    """How sure its rule was, before calibration."""
     to_detect_ms: int | None = None
     """Until the first word or act about it."""
     to_attribute_ms: int | None = None
@@ -245,6 +247,7 @@ def _judge(
         attributable=fault.attributable,
         right_at=next((at for at, each in enumerate(named) if each in fault.components), None),
         confidence_ppm=final.confidence_ppm if final else 0,
+        claimed_ppm=final.claimed_ppm if final else 0,
     )
 
 

@@ -1,5 +1,6 @@
 """Promises of what `nemesis triage` shows to people."""
 
+from nemesis.views.names import in_order, in_ranges
 from nemesis.views.triage_answer import Answer, Blamed, Citation, Recovery, Triage, UnreadFile
 from nemesis.views.triage_text import text_of
 
@@ -90,3 +91,9 @@ def test_a_line_that_is_cut_shows_it() -> None:
     assert f"| {'x' * 159}…\n" in text
     whole = text_of(triage(evidence=[Citation("dmesg", 1, "x" * 160, "says")]))
     assert f"| {'x' * 160}\n" in whole
+
+
+def test_ranks_are_told_as_people_count_them() -> None:
+    names = ["rank/a/10", "rank/a/2", "rank/a/3", "gpu/n10/x", "gpu/n2/x", "rank/b/7"]
+    assert in_ranges(names) == ["gpu/n2/x", "gpu/n10/x", "rank/a/2-3,10", "rank/b/7"]
+    assert in_order(names)[2:5] == ["rank/a/2", "rank/a/3", "rank/a/10"]

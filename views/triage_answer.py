@@ -14,6 +14,7 @@ from nemesis.processors.healer.playbooks import triage_recovery
 from nemesis.schemas.codes import Action, ComponentKind, FaultClass, Verdict
 from nemesis.schemas.decided import RecoveryDecided, RecoveryWithheld
 from nemesis.schemas.inferred import FaultAttributed
+from nemesis.views.names import in_order
 from nemesis.views.triage_advice import what_not, why
 
 _WEIGHT: Final[Mapping[Verdict, int]] = {
@@ -110,11 +111,26 @@ def newest_verdicts(conclusions: Sequence[object]) -> list[FaultAttributed]:
     for each in conclusions:
         if isinstance(each, FaultAttributed):
             newest[each.incident] = each
+    named = {job for each in newest.values() if each.verdict == "attributed" for job in each.jobs}
     # what was refuted is no incident any more; equals stay in the order in which they began
     return sorted(
-        (each for each in newest.values() if each.verdict != "no-fault"),
+        (
+            each
+            for each in newest.values()
+            if each.verdict != "no-fault" and not _follows(each, named)
+        ),
         key=lambda each: (_WEIGHT[each.verdict], each.confidence_ppm),
         reverse=True,
+    )
+
+
+def _follows(verdict: FaultAttributed, named: set[str]) -> bool:
+    """Whether it only says that ranks of a job waited and gave up, for which somebody is named:
+    watchdogs speak as late as an incident without news is over."""
+    kinds = {each.fact.split("/")[1] for each in verdict.evidence if each.fact.count("/") >= 3}
+    told_by_ranks = bool(kinds) and kinds <= {"log", "collective"}
+    return (
+        verdict.verdict == "insufficient" and told_by_ranks and not named.isdisjoint(verdict.jobs)
     )
 
 
@@ -150,7 +166,7 @@ def answer_of(
         recovery=_recovery(verdict, conclusions),
         missing=list(verdict.missing),
         reason=verdict.reason,
-        victims=list(verdict.victims),
+        victims=in_order(verdict.victims),
         ruled_out=ruled_out,
         claimed=verdict.claimed_ppm / 1_000_000,
     )

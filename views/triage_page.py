@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from nemesis.schemas.printable import one_line
+from nemesis.views.names import in_ranges
 from nemesis.views.report.document import document, items, section
 from nemesis.views.triage_answer import Alternative, Answer, Citation, Recovery, Triage
 from nemesis.views.triage_text import headline, place
@@ -56,7 +57,7 @@ def _inner(answer: Answer) -> Iterator[str]:
 def _verdict(answer: Answer) -> str:
     rows = [
         ("culprit", _names(f"{each.id} {each.label}".strip() for each in answer.culprits)),
-        ("innocent", _names(answer.victims)),
+        ("innocent", _names(in_ranges(answer.victims))),
     ]
     terms = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows if text)
     return f'<p class="lead">{_said(answer.reason)}</p>' + (f"<dl>{terms}</dl>" if terms else "")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nemesis.schemas.printable import one_line
+from nemesis.views.names import in_ranges
 from nemesis.views.triage_answer import Answer, Triage
 
 _EVIDENCE_SHOWN = 12
@@ -32,7 +33,7 @@ def _incident(answer: Answer, prefix: str = "") -> Iterator[str]:
         label = f"  ({culprit.label})" if culprit.label else ""
         yield f"  culprit   {culprit.id}{label}"
     if answer.victims:
-        yield f"  innocent  {', '.join(answer.victims)}"
+        yield f"  innocent  {', '.join(in_ranges(answer.victims))}"
     for cited in answer.evidence[:_EVIDENCE_SHOWN]:
         yield f"  evidence  {place(cited.file, cited.line)}: {cited.says}"
         if cited.text:
@@ -68,7 +69,7 @@ def _targets(answer: Answer) -> str:
     """The target of the action; where it is one of several culprits, it is to be done to all."""
     target = answer.recovery.target
     names = [culprit.id for culprit in answer.culprits]
-    return f" {', '.join(names) if target in names else target}".rstrip()
+    return f" {', '.join(in_ranges(names)) if target in names else target}".rstrip()
 
 
 def headline(answer: Answer) -> str:
@@ -76,7 +77,7 @@ def headline(answer: Answer) -> str:
     percent = round(answer.confidence * 100)
     match answer.verdict:
         case "attributed":
-            who = ", ".join(culprit.id for culprit in answer.culprits)
+            who = ", ".join(in_ranges(culprit.id for culprit in answer.culprits))
             verb = "is" if len(answer.culprits) == 1 else "are"
             return f"{answer.fault_class}: {who} {verb} at fault ({percent} % sure)"
         case "class-only":

@@ -15,6 +15,7 @@ from nemesis.producers.readers.bundle import Bundle, DumpFile
 from nemesis.producers.readers.kernel_log import WHOLE_LINES_MAX
 from nemesis.producers.readers.placing import newest_wall_ns, placed
 from nemesis.producers.readers.runs import DEFAULT_JOB, Run, sort_runs
+from nemesis.producers.readers.seats import seats_of
 from nemesis.producers.readers.text_hosts import hosts_of_texts
 from nemesis.producers.readers.timeline import EPOCH_NS, Event, Timeline, arrange
 from nemesis.schemas.components import UNKNOWN_HOST
@@ -51,6 +52,9 @@ class BundleFacts:
             EPOCH_NS
         )
         self._places: Final = _places(self.timeline.events)
+        known = {event.host for event in self.timeline.events} - {UNKNOWN_HOST}
+        self._hosts: Final = hosts_of_texts(self._texts, known)
+        self._seats: Final = seats_of(self._texts, self._hosts)
         self._origins: dict[str, Origin] = {}
         self.notes.extend(self.timeline.notes)
         for run in self.runs:
@@ -107,7 +111,7 @@ class BundleFacts:
         anyone = next(iter(run.dumps.values()))
         for rank in sorted({*run.dumps, *run.missing}):
             file = run.dumps.get(rank)
-            node = self._node_of(run, file or anyone)
+            node = self._node_of(run, rank, file or anyone)
             numbers[node, "collective"] += 1
             fact = _recorded(run, rank, file, node, numbers[node, "collective"])
             origin = Origin((file or anyone).file, None, missing=file is None)
@@ -115,16 +119,17 @@ class BundleFacts:
             yield fact
 
     def _noted_facts(self, numbers: Counter[tuple[str, str]]) -> Iterator[Observation]:
-        known = {event.host for event in self.timeline.events} - {UNKNOWN_HOST}
-        hosts = hosts_of_texts(self._texts, known)
         job = self.runs[0].job if len(self.runs) == 1 else DEFAULT_JOB
-        for each in placed(self._texts, hosts, job, self._end_ns, numbers):
+        for each in placed(self._texts, self._hosts, job, self._end_ns, numbers):
             origin = Origin(each.file, each.number)
             self._origins[observation_id(each.token, each.observation)] = origin
             yield each.observation
 
-    def _node_of(self, run: Run, file: DumpFile) -> str:
-        """The host beside whose log a dump lies; runs of unknown hosts share none."""
+    def _node_of(self, run: Run, rank: int, file: DumpFile) -> str:
+        """The host on which the rank ran, or beside whose log its dump lies; runs of unknown hosts
+        share none."""
+        if len(self.runs) == 1 and rank in self._seats:
+            return self._seats[rank]
         place = self._places.get(file.file.rpartition("/")[0])
         return place or (UNKNOWN_HOST if len(self.runs) == 1 else run.job)
 

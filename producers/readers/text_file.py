@@ -21,6 +21,7 @@ from nemesis.producers.readers.host.limits import Limits
 from nemesis.producers.readers.host.pcie_settings import PcieSettings
 from nemesis.producers.readers.host.routes import Routes
 from nemesis.producers.readers.host.units import Units
+from nemesis.producers.readers.jobs.environment import Environment
 from nemesis.producers.readers.jobs.program_log import ProgramLog
 from nemesis.producers.readers.jobs.progress import Progress
 from nemesis.producers.readers.jobs.scheduler_jobs import SchedulerJobs
@@ -84,6 +85,7 @@ READERS: Final[tuple[Callable[[], Reader], ...]] = (
     ReleaseTable,
     RunsTable,
     Progress,
+    Environment,
     ProgramLog,
 )
 """In the order in which a line is offered: the first that makes something of it has it."""

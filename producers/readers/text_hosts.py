@@ -1,8 +1,8 @@
 """Which host each file of text is of, where its lines do not say.
 
 A file that holds a known host's name in its path is of that host; of several files of one format
-whose paths differ in one word, that word is the host; in a bundle that speaks of one host only,
-everything is of that one.
+whose paths differ in one word, numbers of ranks aside, that word is the host; in a bundle that
+speaks of one host only, everything is of that one.
 """
 
 import re
@@ -17,7 +17,7 @@ from nemesis.schemas.observed import CountersRead, Observation, SettingRead
 _WORDS: Final = re.compile(r"[/._]")
 MOMENT: Final = re.compile(
     r"(?:(?P<early>before|first|start|old|prev\w*)|(?P<late>after|second|end|new|later|current)"
-    r"|t|run|sample|poll|snap\w*|reading|\d+)[-_]?\d*(?:s|min|h)?\Z",
+    r"|t|run|sample|poll|snap\w*|reading|attempt|step|epoch|trial|phase|day|\d+)[-_]?\d*(?:s|min|h)?\Z",
     re.IGNORECASE,
 )
 """What tells two readings of one host apart, and not two hosts."""
@@ -69,7 +69,10 @@ def _kind(observation: Observation) -> str:
 
 def _differing(files: Sequence[str]) -> Mapping[str, str]:
     rows = [_WORDS.split(file) for file in files]
-    places = [at for at, column in enumerate(zip(*rows, strict=True)) if len(set(column)) > 1]
+    columns = list(zip(*rows, strict=True))
+    places = [at for at, column in enumerate(columns) if len(set(column)) > 1]
+    if len(places) > 1:  # ranks and pids differ, too: `n1/rank_0.err`, `n2/rank_8.err`
+        places = [at for at in places if not all(word.isdecimal() for word in columns[at])]
     if len(files) < 2 or len(places) != 1:
         return {}
     names = {file: row[places[0]] for file, row in zip(files, rows, strict=True)}

@@ -167,9 +167,11 @@ def topology(*links: str) -> str:
 
 
 def test_the_gpu_that_lost_its_nvlinks_is_the_odd_one_on_the_map(tmp_path: Path) -> None:
-    three = ("X\tNV18\tSYS\tNV18", "NV18\tX\tSYS\tNV18", "SYS\tSYS\tX\tSYS", "NV18\tNV18\tSYS\tX")
-    answer = told(tmp_path, topo=topology(*three))
+    few = ("X\tNV18\tNV4\tNV18", "NV18\tX\tNV4\tNV18", "NV4\tNV4\tX\tNV4", "NV18\tNV18\tNV4\tX")
+    answer = told(tmp_path, topo=topology(*few))
     assert summary(answer) == ("attributed", "nvlink", ["gpu/localhost/2"])
+    without = told(tmp_path, topo=topology(*few).replace("NV4", "SYS"))
+    assert summary(without) == ("class-only", "nvlink", [])
     none = ("X\tPIX\tSYS\tSYS", "PIX\tX\tSYS\tSYS", "SYS\tSYS\tX\tPIX", "SYS\tSYS\tPIX\tX")
     assert summary(told(tmp_path, topo=topology(*none))) == ("no-fault", "none", [])
 
@@ -200,11 +202,11 @@ def test_the_one_release_that_differs_is_told_of_and_blamed_where_something_fail
     tmp_path: Path,
 ) -> None:
     table = "host  driver      nccl\nn1    550.54.15   2.21.5\nn2    550.54.15   2.21.5\n"
-    table += "n3    535.161.08  2.21.5\n"
+    table += "n3    550.54.15   2.18.3\n"
     assert told(tmp_path, releases=table).verdict == "insufficient"
     failed = "n1:9:9 [0] bootstrap.cc:7 NCCL WARN Message truncated : received 64 bytes\n"
     answer = told(tmp_path, releases=table, log=failed)
-    assert summary(answer) == ("attributed", "software.version", ["software/n3/driver-535.161.08"])
+    assert summary(answer) == ("attributed", "software.version", ["software/n3/nccl-2.18.3"])
 
 
 def test_a_table_of_steps_with_no_numbers_is_no_all_clear(tmp_path: Path) -> None:

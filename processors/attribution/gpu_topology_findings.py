@@ -2,8 +2,8 @@
 
 Why: a GPU whose links did not train still works, over PCIe, at a tenth of the rate, and no counter
 moves. How: on a host whose GPUs reach each other over NVLink, the one that reaches all the others
-by fewer links than these reach each other is the odd one; several such, or GPUs of a host that has
-no NVLink, are how the machine was built.
+by fewer links than these reach each other is the odd one, and named if it has any; several such, or
+GPUs of a host that has no NVLink, are how the machine was built.
 
 `nvidia-smi topo -m`, its legend.
 """
@@ -39,14 +39,15 @@ def _odd(told: Told, gpus: dict[str, list[Set]]) -> Finding | None:
     odd = sorted(gpu for gpu, links in most.items() if links < usual)
     if not usual or len(odd) != 1:
         return None
+    some = most[odd[0]] > 0  # one without any may be there for a screen alone
     return Finding(
-        verdict="attributed",
+        verdict="attributed" if some else "class-only",
         fault_class="nvlink",
         reason=f"{shown(odd)} reaches the others over {most[odd[0]]} NVLinks, they reach each other"
         f" over {usual}",
-        confidence_ppm=750_000,
+        confidence_ppm=750_000 if some else 500_000,
         level=NVLINK_FATAL - 3,
-        culprits=tuple(odd),
+        culprits=tuple(odd) if some else (),
         proofs=proofs(gpus[odd[0]], "how this GPU reaches another one"),
         jobs=(told.job,),
         missing=(wanted.NVLINK_ERRORS, wanted.FABRIC_MANAGER_LOG),

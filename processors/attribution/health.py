@@ -30,7 +30,9 @@ STEPS_MIN: Final = 5  # fewer may be the first steps of a job that never came fu
 SHOWN_EACH: Final = 3
 _PARTS: Final = ("gpu/", "nic/", "port/", "switch/", "nvlink/")
 # states of services, nodes and jobs: systemctl(1), scontrol(1), sacct(1), dcgmi
-_WELL: Final = re.compile(r"active \(running\)|(?:IDLE|ALLOCATED|MIXED|COMPLETED|Pass|Healthy)\b")
+_WELL: Final = re.compile(
+    r"active \(running\)|(?:IDLE|ALLOCATED|MIXED|COMPLETED|Pass|Healthy|no errors)\b"
+)
 _ENDED_WELL: Final = frozenset({"finished", "ports_ok"})
 _HOW_FAR: Final = frozenset({"launched", "communicator"})
 

@@ -6,6 +6,7 @@ others only lost their peer is the program's; a worker that was killed points to
 Follow-up errors (a closed connection, an aborted communicator) say nothing.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -60,8 +61,10 @@ _OWN_ERRORS: Final = (
     "Sizes of tensors must match",
 )
 _STOPPED: Final = frozenset({"KeyboardInterrupt", "SystemExit"})
-_NOT_THE_CODE: Final = frozenset(
-    {"OSError", "IOError", "TimeoutError", "ConnectionError", "MemoryError"}
+# what the world around a program raises in it: sockets, stores, a rendezvous, files, memory
+_NOT_THE_CODE: Final = re.compile(
+    r"(?:OS|IO|Memory|\w*Time[Oo]ut|\w*Connect(?:ion)?|\w*Rendezvous\w*|\w*Network|\w*Socket|\w*Store)"
+    r"(?:Error|Exception)\Z"
 )
 
 
@@ -286,7 +289,8 @@ def _exception(told: Told) -> Finding | None:
     raised = [
         each
         for each in told.of("exception")
-        if each.message.device not in _STOPPED | _NOT_THE_CODE
+        if each.message.device not in _STOPPED
+        and not _NOT_THE_CODE.match(each.message.device)
         and "OutOfMemory" not in each.message.device
         and "CUDA" not in each.message.what
     ]

@@ -49,7 +49,7 @@ _FINISHED: Final = re.compile(
     r"\b(?:finished|completed|succeeded|done|passed)\b.{0,20}\bsuccessfully\b|\bsuccessfully"
     r" (?:finished|completed|done|passed)\b"
     r"|\b(?:training|job|run|test|tests|benchmark|script|program|workload|steps?|epochs?)\b.{0,24}"
-    r"\b(?:finished|completed?|done|succeeded|successful|passed)\b[\s.!]*(?:\Z|in\b|after\b|at\b)"
+    r"\b(?:finished|completed?|done|succeeded|successful|passed)\b[\s.!\"'}]*(?:\Z|in\b|after\b|at\b)"
     r"|\b[Ee]xit(?:ed)?(?: with)?[ _]?(?:[Cc]ode|status)?[ :=]+0(?::0)?(?![\d.:])"
     r"|\b(?:JobState|State)=COMPLETED\b|\bOut of bounds values : 0 OK|\bSUCCEEDED\b|\d+ passed\b"
 )

@@ -24,6 +24,8 @@ from nemesis.processors.attribution.reports import Said, Told
 
 OTHERS_MIN: Final = 2
 _RELEASE: Final = "release."
+_OF_A_COMMUNICATOR: Final = frozenset({"nccl", "plugin", "aws-ofi-nccl", "hpc-x", "hpcx", "ucx"})
+"""What must be of one release in all of its processes; others may differ and mostly work."""
 _FAILED: Final = ("timeout", "follower", "trouble", "connect_failed", "peer_closed", "completion")
 
 
@@ -108,7 +110,8 @@ def _tabled(told: Told) -> list[Finding]:
         odd = [each for each in own.values() if each.value != usual]
         what = name.removeprefix(_RELEASE)
         failed = told.of(*_FAILED, "severe")
-        certain = bool(failed) and others >= OTHERS_MIN and len(odd) == 1
+        alone = others >= OTHERS_MIN and len(odd) == 1
+        certain = bool(failed) and alone and what in _OF_A_COMMUNICATOR
         found.append(
             Finding(
                 verdict="attributed" if certain else "class-only" if failed else "insufficient",

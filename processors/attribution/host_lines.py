@@ -19,7 +19,7 @@ _NO_SPACE: Final = re.compile(
 _SHM: Final = re.compile(
     r"/dev/shm/\S+.*(?:No space|fail)|(?:No space|fail).*/dev/shm"  # noqa: S108
     r"|insufficient shared memory \(shm\)|posix_fallocate\b.*No space"
-    r"|creating shared memory segment|out of shared memory"
+    r"|\bshm_open failed|creating shared memory segment|out of shared memory"
 )
 _FILES: Final = re.compile(r"Too many open files|\[Errno 24\]")
 # kubernetes/kubernetes pkg/kubelet/eviction: what a node ran short of, or a pod took too much of

@@ -262,12 +262,13 @@ def _host_limits(told: Told) -> Finding | None:
         return Finding(
             verdict="attributed",
             fault_class="host.config",
-            reason=f"shared memory of {shown(sorted({e.node for e in shm}))} is too small",
+            reason=f"shared memory of {shown(sorted({e.node for e in shm}))} is too small or"
+            " closed to it",
             confidence_ppm=850_000,
             level=CONFIGURED,
             culprits=tuple(names),
-            proofs=proofs(shm, "no room in /dev/shm"),
-            missing=("how large it is: df -h /dev/shm",),
+            proofs=proofs(shm, "no shared memory was given"),
+            missing=("how large it is and whose: df -h /dev/shm, ls -ld /dev/shm",),
         )
     if space:
         what = shown(sorted({each.message.what for each in space}), 2)

@@ -39,7 +39,7 @@ _TROUBLE: Final = re.compile(
     r"[Ss]egmentation fault|Segfault|Bus error|core dumped|Traceback \(most recent|terminate called"
     r"|fallen off the bus|GPU is lost|NCCL WARN|NCCL ERROR|Illegal instruction|Unknown Error"
     r"|nvidia-smi has failed|loss.*\b(?:nan|inf)\b|\bnot responding\b|NODE_FAIL|CrashLoopBackOff"
-    r"|Unexpected result (?:nan|inf)\b|\bfound NaN\b|\b(?:FATAL|CRITICAL)\b|\bERROR[]:]"
+    r"|Unexpected result (?:nan|inf)\b|\bfound NaN\b|\b(?:FATAL|CRITICAL)\b"
     r"|STEPD TERMINATED|CANCELLED AT\b|\bWTERMSIG [1-9]|slurm\w+: error"
     r"|Evicted|exitcode\s*: [1-9]|srun: error|\bXid[ =]\d|Cannot allocate memory|\bKilled\b"
     r"|Did not get (?:initial|subsequent) heartbeat|Workload section \S+ timed out"

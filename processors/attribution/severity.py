@@ -33,6 +33,7 @@ _FORM: Final = re.compile(
     r"|\b(?:[Ee]xit(?:ed)?(?: with)?(?: ?-?(?:code|status))?|exitcode|return(?:ed)?[ _-]?code|rc"
     r"|returned non-zero exit status)[ :=]+(?:\w+ )?-?[1-9]\d{0,5}\b"
     r"|(?:^|[\s,;:=(\[])-?(?i:nan|inf)(?=[\s,;)\]]|\Z)"
+    r"|\bMPI_(?:Abort|ABORT)\b|\berrorcode[ :=]+[1-9]"
     r"|\b[Ss]ignal[ :=]+(?:\d{1,2}\b|SIG\w+)|\berrno[ :=]+[1-9]|\(core dumped\)"
 )
 _WORDS: Final = (
@@ -111,7 +112,7 @@ _STEMS: Final = (
         "nccl warn",
         "nan",
     ),
-    *("inf", "-e-", "notready", "does not exist"),
+    *("inf", "-e-", "mpi_abort", "notready", "does not exist"),
 )
 """A part of each alternative above, in lower case: most lines hold none."""
 _HARMLESS: Final = re.compile(

@@ -157,9 +157,11 @@ def write(table: Table) -> None:
     """Put the table into its module."""
     lines = ["MEASURED: Final[Mapping[str, tuple[Measured, ...]]] = {"]
     for kind, rows in table.items():
-        lines.append(f'    "{kind}": (')
-        lines += [f"        Measured({', '.join(f'{each:_}' for each in row)})," for row in rows]
-        lines.append("    ),")
+        told = [f"Measured({', '.join(f'{each:_}' for each in row)})," for row in rows]
+        if len(told) == 1:
+            lines.append(f'    "{kind}": ({told[0]}),')
+            continue
+        lines += [f'    "{kind}": (', *(f"        {each}" for each in told), "    ),"]
     before, _, _ = TABLE.read_text().partition("MEASURED: Final")
     TABLE.write_text(before + "\n".join([*lines, "}"]) + "\n")
 

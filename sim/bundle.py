@@ -21,6 +21,7 @@ from nemesis.sim.faults.scenario import Scenario
 from nemesis.sim.faults.symptoms import Symptom
 from nemesis.sim.jobs.recorder import CAPACITY, Recorder, Version
 from nemesis.sim.jobs.words import DUMP_WAIT_NS, last_words
+from nemesis.sim.outputs import whole_folder
 from nemesis.sim.params import Params
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.told import told
@@ -58,12 +59,13 @@ def bundle_of(
     Raises:
         BadScenarioError: a target that the cluster does not have.
         FolderNotEmptyError: something is in the folder.
+        CannotWriteError: the folder cannot be made, or the disk is full; nothing is left of it.
     """
-    if folder.exists() and any(folder.iterdir()):
+    if folder.is_dir() and any(folder.iterdir()):
         raise FolderNotEmptyError(f"{folder}: not empty, expected a new folder for the bundle")
     faults = plan_faults(cluster, scenario.faults, seed, lasts_s=scenario.duration_s)
     ends_ns = start_ns + max((each.over_ns for each in faults), default=0) + AFTER_NS
-    with tempfile.TemporaryDirectory() as plans:
+    with whole_folder(folder) as fresh, tempfile.TemporaryDirectory() as plans:
         simulation = Simulation(
             cluster,
             faults,
@@ -77,7 +79,7 @@ def bundle_of(
         if any(job.is_stalled for job in simulation.jobs.values()):
             ends_ns += timeout_ms * MS + DUMP_WAIT_NS
             now_ns = _let_pass(simulation, now_ns, ends_ns)
-        write_bundle(simulation, folder, now_ns=now_ns, timeout_ms=timeout_ms)
+        write_bundle(simulation, fresh, now_ns=now_ns, timeout_ms=timeout_ms)
 
 
 def _let_pass(simulation: Simulation, now_ns: int, until_ns: int) -> int:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from nemesis.schemas.errors import NemesisError
-from nemesis.streams.documents import BadDocumentError, read_document, read_toml
+from nemesis.streams.documents import BadDocumentError, explained, read_document, read_toml
 
 NUMBER_MAX: Final = 10**12
 """No counter of a minute is larger; a sum of several stays within 64 bits."""
@@ -186,7 +186,7 @@ def load_params(path: Path = DEFAULT) -> Params:
     except BadDocumentError as error:
         raise BadParamsError(error.message) from error
     except msgspec.ValidationError as error:
-        raise BadParamsError(f"{path}: {error}") from error
+        raise BadParamsError(f"{path}: {explained(error, document)}") from error
     _expect_possible(params, str(path))
     return params
 
@@ -207,7 +207,7 @@ def changed(params: Params, changes: Mapping[str, Any], *, where: str) -> Params
     try:
         other = msgspec.convert(document, Params)
     except msgspec.ValidationError as error:
-        raise BadParamsError(f"{where}: {error}") from error
+        raise BadParamsError(f"{where}: {explained(error, document)}") from error
     _expect_possible(other, where)
     return other
 

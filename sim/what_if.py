@@ -95,6 +95,7 @@ def leave_bundle(
     Raises:
         BadScenarioError: a target that the cluster does not have.
         FolderNotEmptyError: something is in the folder.
+        CannotWriteError: the folder cannot be made, or the disk is full.
     """
     symptoms = _defects(cluster, scenario, params, seed) if defects else ()
     bundle_of(cluster, scenario, params, folder, seed=seed, start_ns=START_NS, defects=symptoms)

@@ -1,12 +1,17 @@
 """Files that people write: read whole, in bounded memory, and told in one line where they fail."""
 
+import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from nemesis.schemas.errors import NemesisError
 
 DOCUMENT_BYTES_MAX: Final = 1 << 20  # the largest that a person writes is a thousandth of this
+VALUE_CHARS_MAX: Final = 60
 
 
 class BadDocumentError(NemesisError):
@@ -47,6 +52,23 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise BadDocumentError(f"{path}: {error}") from error
     except RecursionError as error:
         raise BadDocumentError(f"{path}: nested too deeply") from error
+
+
+def explained(error: msgspec.ValidationError, document: Mapping[str, Any]) -> str:
+    """What is wrong with a document, its field and value in front: `fault[0].nic: 'x': ...`."""
+    says, _, place = str(error).partition(" - at `$")
+    field = place.rstrip("`").lstrip(".")
+    value: Any = document
+    for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", place):
+        try:
+            value = value[name] if name else value[int(index)]
+        except (KeyError, IndexError, TypeError):
+            value = None
+            break
+    told = f"{field}: " if field else ""
+    if not isinstance(value, Mapping | list | tuple) and value is not None:
+        told += f"{value!r:.{VALUE_CHARS_MAX}}: "
+    return f"{told}{says[:1].lower()}{says[1:]}"
 
 
 def document_named(folder: Path, name: str, what: str) -> Path:

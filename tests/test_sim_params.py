@@ -123,6 +123,13 @@ def test_each_section_of_another_file_reaches_what_it_is_about(
     assert first != third
 
 
+def test_a_line_that_is_wrong_is_named_with_its_value(tmp_path: Path) -> None:
+    path = tmp_path / "params.toml"
+    path.write_text(DEFAULT.read_text().replace("rounds_min = 5 ", 'rounds_min = "some" '))
+    with pytest.raises(BadParamsError, match=r"params.toml: truth.rounds_min: 'some': expected"):
+        load_params(path)
+
+
 def test_a_change_of_what_no_file_has_is_refused() -> None:
     with pytest.raises(BadParamsError, match=r"suite x: .*unknown field `jiter`"):
         changed(load_params(), {"steps": {"jiter": 3}}, where="suite x")

@@ -4,7 +4,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -214,6 +213,8 @@ def test_the_largest_switch_that_a_file_may_ask_for_fits_one_fact() -> None:
         ({"fabric": {**RAILS, "nodes_per_leaf": 4, "groups_per_pod": 1}}, "several pods"),
         ({"fabric": {**RAILS, "cores": 3}}, "multiple of fabric.spines or divide it"),
         ({"fabric": {"transport": ""}}, "fabric.transport"),
+        ({"fabric": {"spines": "two"}}, "fabric.spines: 'two': expected `int`, got `str`"),
+        ({"node": {"kind": "dgx-h100", "nics": 3}}, "node: nics: 3: expected `array`"),
         ({"fabric": {"shape": "torus"}}, "unknown field `shape`"),
         ({"cluster": {"name": "x", "nodes": 8, "sample_period_ms": 1, "rack_sizes": [9]}}, "rack_"),
         ({"cluster": {"name": "x", "nodes": 0, "sample_period_ms": 1}}, "cluster.nodes must be"),
@@ -239,7 +240,7 @@ def test_a_cluster_that_cannot_be_is_refused_in_one_line(change: dict[str, Any],
         "job": JOB,
     }
     cluster_of(document)
-    with pytest.raises((BadClusterError, msgspec.ValidationError), match=says) as caught:
+    with pytest.raises(BadClusterError, match=says) as caught:
         cluster_of({**document, **change})
     assert "\n" not in str(caught.value)
 

@@ -118,6 +118,9 @@ def test_a_suite_that_cannot_be_run_is_refused_in_a_line(tmp_path: Path) -> None
     file.write_text('title = "mine"\n[faults]\nkinds = ["xid80"]\n')
     with pytest.raises(BadSuiteError, match="no kind 'xid80'"):
         load_suite(file)
+    file.write_text('title = "mine"\nseeds_count = 0\n')
+    with pytest.raises(BadSuiteError, match=r"mine.toml: seeds_count: 0: expected"):
+        load_suite(file)
     file.write_text('title = "mine"\nseeds = 3\n')
     with pytest.raises(BadSuiteError, match="unknown field `seeds`"):
         load_suite(file)

@@ -13,7 +13,7 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from nemesis.schemas.errors import NemesisError
-from nemesis.streams.documents import BadDocumentError, read_toml
+from nemesis.streams.documents import BadDocumentError, explained, read_toml
 
 TABLE: Final = Path(__file__).parent.parent / "rates.toml"
 DAY_S: Final = 86_400.0
@@ -72,11 +72,12 @@ def distributions(path: Path = TABLE) -> dict[str, Distribution]:
         BadRatesError: no such file, not TOML, or a field that is missing, unknown or wrong.
     """
     try:
-        return msgspec.convert(read_toml(path), dict[str, Distribution])
+        document = read_toml(path)
+        return msgspec.convert(document, dict[str, Distribution])
     except BadDocumentError as error:
         raise BadRatesError(error.message) from error
     except msgspec.ValidationError as error:
-        raise BadRatesError(f"{path}: {error}") from error
+        raise BadRatesError(f"{path}: {explained(error, document)}") from error
 
 
 def distribution_named(name: str) -> Distribution:

@@ -4,9 +4,8 @@ One TOML file each; those of the release lie in `scenarios/`, and `nemesis demo 
 anybody's. A file that cannot be run is refused with its field and the value that is wrong.
 """
 
-import re
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -14,10 +13,9 @@ from nemesis.schemas.errors import NemesisError
 from nemesis.sim.faults.plan import Seconds
 from nemesis.sim.faults.planned import KINDS, FaultPlanned
 from nemesis.sim.truth.assertions import Assertion, unknown
-from nemesis.streams.documents import BadDocumentError, document_named, read_toml
+from nemesis.streams.documents import BadDocumentError, document_named, explained, read_toml
 
 FOLDER: Final = Path(__file__).parent.parent / "scenarios"
-VALUE_CHARS_MAX: Final = 60
 
 
 class BadScenarioError(NemesisError):
@@ -83,7 +81,10 @@ def load_scenario(path: Path) -> Scenario:
         if scenario.assertions and "expect" not in document:
             scenario = msgspec.structs.replace(scenario, expect=ANYTHING)
     except msgspec.ValidationError as error:
-        raise BadScenarioError(f"{path}: {_explained(str(error), document)}") from error
+        says, invalid, what = explained(error, document).partition("invalid value")
+        if invalid and ".kind: " in says:
+            invalid, what = "no such kind, expected one of: ", ", ".join(KINDS)
+        raise BadScenarioError(f"{path}: {says}{invalid}{what}") from error
     for said in unknown(scenario.assertions):
         raise BadScenarioError(f"{path}: {said}")
     if not scenario.duration_s and any(each.per_node_day for each in scenario.faults):
@@ -111,23 +112,3 @@ def scenario_named(name: str) -> Scenario:
     except BadDocumentError as error:
         raise BadScenarioError(error.message) from error
     return load_scenario(path)
-
-
-def _explained(error: str, document: dict[str, Any]) -> str:
-    """msgspec's words with the field and its value in front: `fault[0].kind: 'xid80' ...`."""
-    says, _, place = error.partition(" - at `$")
-    steps = re.findall(r"\.(\w+)|\[(\d+)\]", place)
-    field = place.rstrip("`").lstrip(".")
-    value: Any = document
-    for name, index in steps:
-        try:
-            value = value[name] if name else value[int(index)]
-        except (KeyError, IndexError, TypeError):
-            value = None
-            break
-    if "Invalid value" in says and field.endswith("kind"):
-        says = f"no such kind, expected one of: {', '.join(KINDS)}"
-    shown = (
-        "" if isinstance(value, dict | list) or value is None else f"{value!r:.{VALUE_CHARS_MAX}}: "
-    )
-    return f"{field + ': ' if field else ''}{shown}{says[:1].lower()}{says[1:]}"

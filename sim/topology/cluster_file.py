@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -13,10 +13,11 @@ from nemesis.sim.topology import fabric
 from nemesis.sim.topology.cluster import NODES_MAX, Cluster, ClusterSize
 from nemesis.sim.topology.fabric import FabricModel
 from nemesis.sim.topology.node import NodeModel, node_kinds
-from nemesis.streams.documents import BadDocumentError, read_toml
+from nemesis.streams.documents import BadDocumentError, explained, read_toml
 
 DEFAULT: Final = Path(__file__).with_name("cluster.toml")
 SHAPES: Final = Path(__file__).with_name("shapes.toml")
+Described = TypeVar("Described")
 DAY_MS: Final = 86_400_000  # a scenario takes no longer
 STEPS_MAX: Final = 1_000_000_000
 PERIOD_MS: Final = 5_000  # what a shape is polled at where no file says otherwise
@@ -52,7 +53,7 @@ def load_cluster(path: Path = DEFAULT) -> Cluster:
         return cluster_of(read_toml(path))
     except BadDocumentError as error:
         raise BadClusterError(error.message, hint=_HINT) from error
-    except (BadClusterError, msgspec.ValidationError) as error:
+    except BadClusterError as error:
         raise BadClusterError(f"{path}: {error}") from error
 
 
@@ -80,10 +81,9 @@ def cluster_of(document: dict[str, Any]) -> Cluster:
     """The cluster that a document describes.
 
     Raises:
-        msgspec.ValidationError: a field is missing, unknown or of another type.
-        BadClusterError: it is impossible.
+        BadClusterError: a field is missing, unknown or of another type, or it is impossible.
     """
-    file = msgspec.convert(_shaped(document), ClusterFile)
+    file = _converted(_shaped(document), ClusterFile)
     node = _node(file.node)
     jobs = (file.job,) if isinstance(file.job, JobModel) else file.job
     cluster = Cluster(cluster=file.cluster, node=node, fabric=file.fabric, jobs=jobs)
@@ -116,12 +116,19 @@ def _shaped(document: dict[str, Any]) -> dict[str, Any]:
 def _node(table: dict[str, Any]) -> NodeModel:
     kind = table.get("kind", "")
     if not kind:
-        return msgspec.convert(table, NodeModel)
+        return _converted(table, NodeModel, "node: ")
     known = node_kinds().get(kind) if isinstance(kind, str) else None
     if known is None:
         raise BadClusterError(f"node.kind: {kind!r}: expected {', '.join(sorted(node_kinds()))}")
     own = {name: value for name, value in table.items() if name != "kind"}
-    return msgspec.convert({**msgspec.to_builtins(known), **own}, NodeModel)
+    return _converted({**msgspec.to_builtins(known), **own}, NodeModel, "node: ")
+
+
+def _converted(document: dict[str, Any], kind: type[Described], table: str = "") -> Described:
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        raise BadClusterError(f"{table}{explained(error, document)}") from error
 
 
 def _hold(rules: Iterable[tuple[bool, str]]) -> None:

@@ -17,7 +17,7 @@ from nemesis.sim.faults.rates import distribution_named
 from nemesis.sim.params import Params, changed, load_params
 from nemesis.sim.topology.fabric import FabricModel
 from nemesis.sim.topology.node import node_kinds
-from nemesis.streams.documents import BadDocumentError, document_named, read_toml
+from nemesis.streams.documents import BadDocumentError, document_named, explained, read_toml
 
 FOLDER: Final = Path(__file__).parent.parent / "suites"
 
@@ -127,11 +127,12 @@ def load_suite(path: Path) -> Suite:
         BadParamsError: a line of the parameter file that it changes is none, or impossible.
     """
     try:
-        suite = msgspec.convert({"name": path.stem, **read_toml(path)}, Suite)
+        document = {"name": path.stem, **read_toml(path)}
+        suite = msgspec.convert(document, Suite)
     except BadDocumentError as error:
         raise BadSuiteError(error.message) from error
     except msgspec.ValidationError as error:
-        raise BadSuiteError(f"{path}: {error}") from error
+        raise BadSuiteError(f"{path}: {explained(error, document)}") from error
     mix = suite.faults
     _expect(
         path,

@@ -57,8 +57,11 @@ def demo(
         _list(scenarios(), json)
         return
     from nemesis.sim.cell import Options
+    from nemesis.sim.outputs import expect_writable
     from nemesis.sim.params import load_params
 
+    if ledger is not None:
+        expect_writable(ledger)
     options = Options(
         cluster=described,
         scenario=scenario_named(scenario),

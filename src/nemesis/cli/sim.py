@@ -61,6 +61,7 @@ def sim(
     does not; 2 a file that cannot be run.
     """
     from nemesis.sim.faults.schedule import Span
+    from nemesis.sim.outputs import expect_writable
     from nemesis.sim.params import DEFAULT as PARAMS
     from nemesis.sim.params import load_params
     from nemesis.sim.topology.cluster_file import DEFAULT, load_cluster
@@ -68,6 +69,9 @@ def sim(
 
     if sum(map(bool, (scenario, trace, rates))) != 1:
         raise typer.BadParameter("expected one of --scenario, --trace and --rates")
+    for path in (record, ledger):
+        if path is not None:
+            expect_writable(path)
     described = load_cluster(cluster or DEFAULT)
     span = Span(from_day=from_day, days=days, faster=faster)
     planned, skipped = _planned(described, scenario, span, trace=trace, rates=rates, seed=seed)

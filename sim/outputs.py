@@ -1,0 +1,46 @@
+"""What a run leaves on disk: told before it begins where it cannot be, and never left in part."""
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nemesis.replay.writer import explained
+
+
+def expect_writable(path: Path) -> None:
+    """Try the folder of a file that is to be written in the end.
+
+    Raises:
+        CannotWriteError: the folder is not there or takes no file, or a folder has that name.
+    """
+    with explained(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+        Path(name).unlink()
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Generator[Path]:
+    """A folder to write to, that becomes `folder` at the end; it is gone where that fails.
+
+    `folder` is empty or not there.
+
+    Raises:
+        CannotWriteError: the disk is full, or refuses.
+    """
+    folder = folder.absolute()
+    with explained(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            yield fresh
+            fresh.rename(folder)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise

@@ -8,7 +8,7 @@ plugin are told of as what they are. A setting alone, however odd, blames nothin
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import (
@@ -18,7 +18,7 @@ from nemesis.processors.attribution.findings import (
     Finding,
 )
 from nemesis.processors.attribution.report_rules import HasProof, proofs_of, shown
-from nemesis.processors.attribution.reports import Set, Told
+from nemesis.processors.attribution.reports import Said, Set, Told
 
 FABRIC_MANAGER: Final = "nvidia-fabricmanager"
 MEMLOCK_BYTES_MIN: Final = 1 << 30  # one registration of NCCL's buffers takes tens of MiB each
@@ -30,8 +30,7 @@ def judge_host_settings(told: Told) -> list[Finding]:
     """What settings and what failed for them prove."""
     found = [
         _fabric_manager(told),
-        _locked_memory(told),
-        _open_files(told),
+        *(_limited(told, limit) for limit in LIMITS),
         _access_control(told),
         _no_peer_access(told),
         _one_network_twice(told),
@@ -92,66 +91,83 @@ def _fabric_manager(told: Told) -> Finding | None:
     )
 
 
-def _locked_memory(told: Told) -> Finding | None:
-    failed = told.of("registration_failed")
-    if not failed:
-        return None
-    limits = [e for e in told.settings if e.component.endswith("/memlock") and _is_low(e)]
-    hosts = {each.node for each in failed}
-    named = {e.component for e in limits if e.node in hosts}
-    # whoever was refused may say the limit itself
-    said = [e for e in failed if 0 <= e.message.number * 1024 < MEMLOCK_BYTES_MIN]
-    names = tuple(sorted(named | {f"config/{each.node}/memlock" for each in said}))
-    allowed = limits[0].value if limits else str(said[0].message.number * 1024) if said else ""
-    return Finding(
-        verdict="attributed" if names else "class-only",
-        fault_class="host.config",
-        reason="memory could not be registered with the network adapter"
-        + (f": {shown(names)} allows {allowed} bytes only" if names else ""),
-        confidence_ppm=930_000 if names else 700_000,
-        level=CONFIGURED,
-        culprits=names,
-        proofs=proofs_of(
-            [(each, "the kernel refused to lock memory") for each in failed]
-            + [(each, "the limit on locked memory") for each in limits]
-        ),
-        missing=() if names else (wanted.LOCKED_MEMORY,),
-    )
+class _Limit(NamedTuple):
+    """A limit of processes, and the words of whoever was refused more."""
+
+    name: str
+    refusal: str
+    enough: int
+    on: str
+    """What it limits."""
+    refused: str
+    reason: str
+    confidence_ppm: int
+    missing: str
+    said_unit: int = 0
+    """Of the limit that a refusal states itself; 0: it states none."""
 
 
-def _is_low(setting: Set) -> bool:
-    return setting.value.isdecimal() and int(setting.value) < MEMLOCK_BYTES_MIN
+LIMITS: Final = (
+    _Limit(
+        name="memlock",
+        refusal="registration_failed",
+        enough=MEMLOCK_BYTES_MIN,
+        on="locked memory",
+        refused="the kernel refused to lock memory",
+        reason="memory could not be registered with the network adapter",
+        confidence_ppm=930_000,
+        missing=wanted.LOCKED_MEMORY,
+        said_unit=1024,
+    ),
+    _Limit(
+        name="nofile",
+        refusal="files_spent",
+        enough=NOFILE_ENOUGH,
+        on="open files",
+        refused="the kernel refused another open file",
+        reason="a process may not open more files",
+        confidence_ppm=850_000,
+        missing=wanted.OPEN_FILES,
+    ),
+)
 
 
-def _open_files(told: Told) -> Finding | None:
-    refused = told.of("files_spent")
+def _limited(told: Told, limit: _Limit) -> Finding | None:
+    """A refusal, and where it is known, the limit of that host that is too low."""
+    refused = told.of(limit.refusal)
     if not refused:
         return None
     hosts = {each.node for each in refused}
-    limits = [
+    low = [
         e
         for e in told.settings
-        if e.component.endswith("/nofile")
+        if e.component.endswith(f"/{limit.name}")
         and e.value.isdecimal()
-        and int(e.value) < NOFILE_ENOUGH
+        and int(e.value) < limit.enough
         and e.node in hosts
     ]
-    names = tuple(sorted({each.component for each in limits}))
+    said = [e for e in refused if limit.said_unit and 0 <= _stated(e, limit) < limit.enough]
+    names = {e.component for e in low} | {f"config/{e.node}/{limit.name}" for e in said}
+    allowed = low[0].value if low else str(_stated(said[0], limit)) if said else ""
     return Finding(
         verdict="attributed" if names else "class-only",
         fault_class="host.config",
-        reason="a process may not open more files"
-        + (f": {shown(names)} allows {limits[0].value}" if names else ""),
-        confidence_ppm=850_000 if names else 700_000,
+        reason=limit.reason
+        + (f": the limit on {limit.on} is {allowed} ({shown(sorted(names))})" if names else ""),
+        confidence_ppm=limit.confidence_ppm if names else 700_000,
         level=CONFIGURED,
-        culprits=names,
+        culprits=tuple(sorted(names)),
         proofs=proofs_of(
-            [(each, "the kernel refused another open file") for each in refused]
-            + [(each, "the limit on open files") for each in limits]
+            [(each, limit.refused) for each in refused]
+            + [(each, f"the limit on {limit.on}") for each in low]
         ),
         jobs=(told.job,),
-        missing=() if names else (wanted.OPEN_FILES,),
+        missing=() if names else (limit.missing,),
     )
+
+
+def _stated(refusal: Said, limit: _Limit) -> int:
+    return refusal.message.number * limit.said_unit
 
 
 def _access_control(told: Told) -> Finding | None:

@@ -179,6 +179,7 @@ def load_params(path: Path = DEFAULT) -> Params:
     Raises:
         BadParamsError: no such file, not TOML, or a field that is missing, unknown or impossible.
     """
+    document: dict[str, Any] = {}
     try:
         document = read_toml(path)
         digest = sha256(read_document(path)).hexdigest()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -71,6 +71,7 @@ def distributions(path: Path = TABLE) -> dict[str, Distribution]:
     Raises:
         BadRatesError: no such file, not TOML, or a field that is missing, unknown or wrong.
     """
+    document: dict[str, Any] = {}
     try:
         document = read_toml(path)
         return msgspec.convert(document, dict[str, Distribution])

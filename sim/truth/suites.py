@@ -126,6 +126,7 @@ def load_suite(path: Path) -> Suite:
         BadSuiteError: no such file, not TOML, or a field that is missing, unknown or wrong.
         BadParamsError: a line of the parameter file that it changes is none, or impossible.
     """
+    document: dict[str, Any] = {}
     try:
         document = {"name": path.stem, **read_toml(path)}
         suite = msgspec.convert(document, Suite)

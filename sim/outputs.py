@@ -11,18 +11,19 @@ from pathlib import Path
 from nemesis.replay.writer import explained
 
 
-def expect_writable(path: Path) -> None:
-    """Try the folder of a file that is to be written in the end.
+def expect_writable(*paths: Path | None) -> None:
+    """Try the folders of files that are to be written in the end.
 
     Raises:
         CannotWriteError: the folder is not there or takes no file, or a folder has that name.
     """
-    with explained(path):
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
-        Path(name).unlink()
+    for path in filter(None, paths):
+        with explained(path):
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+            os.close(handle)
+            Path(name).unlink()
 
 
 @contextmanager

@@ -60,8 +60,7 @@ def demo(
     from nemesis.sim.outputs import expect_writable
     from nemesis.sim.params import load_params
 
-    if ledger is not None:
-        expect_writable(ledger)
+    expect_writable(ledger)
     options = Options(
         cluster=described,
         scenario=scenario_named(scenario),

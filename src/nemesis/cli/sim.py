@@ -62,20 +62,17 @@ def sim(
     """
     from nemesis.sim.faults.schedule import Span
     from nemesis.sim.outputs import expect_writable
-    from nemesis.sim.params import DEFAULT as PARAMS
     from nemesis.sim.params import load_params
     from nemesis.sim.topology.cluster_file import DEFAULT, load_cluster
     from nemesis.sim.what_if import leave_bundle, what_if
 
     if sum(map(bool, (scenario, trace, rates))) != 1:
         raise typer.BadParameter("expected one of --scenario, --trace and --rates")
-    for path in (record, ledger):
-        if path is not None:
-            expect_writable(path)
+    expect_writable(record, ledger)
     described = load_cluster(cluster or DEFAULT)
     span = Span(from_day=from_day, days=days, faster=faster)
     planned, skipped = _planned(described, scenario, span, trace=trace, rates=rates, seed=seed)
-    assumed = load_params(params or PARAMS)
+    assumed = load_params(params) if params else load_params()
     if bundle is not None:
         leave_bundle(described, planned, assumed, bundle, seed=seed, defects=defects)
     found = what_if(described, planned, assumed, seed=seed, defects=defects)

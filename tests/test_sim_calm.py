@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from nemesis.schemas.facts import encode_observation
+from nemesis.processors.catalogue import CATALOGUE
+from nemesis.schemas.facts import Record, encode_observation
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.offline import START_NS
+from nemesis.sim.offline_log import OfflineLog
+from nemesis.sim.operator import beginning
 from nemesis.sim.params import load_params
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.told import told
@@ -60,6 +63,27 @@ def test_a_calm_stretch_passed_at_once_tells_the_same(suite: str, seed: int) -> 
         at_once = list(passing(simulated(drawn, seed, Path(other)), period_ns))
     assert len(looked) > 100
     assert at_once == looked
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_a_log_that_passes_calm_stretches_at_once_holds_the_same(seed: int, tmp_path: Path) -> None:
+    looked, at_once = (logged(seed, tmp_path / name, name == "calm") for name in ("all", "calm"))
+    assert at_once == looked
+    assert {"tick", "sample", "fabric"} <= {record.subject.rsplit(".", 1)[1] for record in looked}
+
+
+def logged(seed: int, folder: Path, at_once: bool) -> list[Record]:
+    drawn = draw(suite_named("quiet"), seed, load_params())
+    period_ns = drawn.cluster.cluster.sample_period_ms * 1_000_000
+    records: list[Record] = []
+    simulation = simulated(drawn, seed, folder)
+    log = OfflineLog(CATALOGUE, simulation, START_NS, keep=records.append)
+    log.begin(beginning(drawn.cluster, CATALOGUE, START_NS))
+    while log.now_ns < UNTIL_NS:
+        limit_ns = min(UNTIL_NS, log.now_ns + period_ns)
+        if not (at_once and log.pass_calm(limit_ns, QUANTUM_NS)):
+            log.look(log.now_ns + QUANTUM_NS)
+    return records
 
 
 def test_a_cluster_is_calm_from_its_first_steps_on_until_something_strikes(tmp_path: Path) -> None:

@@ -19,6 +19,26 @@ def test_a_process_that_faults_while_the_job_goes_on_was_somebody_elses() -> Non
         assert not job.log.verdicts
 
 
+def test_a_test_that_faults_on_two_nodes_while_the_job_goes_on_was_somebody_elses() -> None:
+    for code in (13, 31):
+        job = Job(period_s=5)
+        job.run(20)
+        job.log.kernel(xid(code, rest=FAULT), "n2")
+        job.run(7)
+        job.log.kernel(xid(code, rest=FAULT), "n3")
+        job.run(40)
+        assert not job.log.verdicts
+
+
+def test_faults_alike_on_two_nodes_of_a_job_that_stands_are_its_programs() -> None:
+    job = Job(period_s=5)
+    job.run(20)
+    for node in ("n2", "n3"):
+        job.log.kernel(xid(31, rest=FAULT), node)
+    job.run(60, stands_still=True)
+    assert set(job.named) == {"program/llama"}
+
+
 def test_a_process_that_faults_and_is_a_rank_that_ended_is_the_programs() -> None:
     job = Job(period_s=5)
     job.run(20)

@@ -2,8 +2,9 @@
 
 Why: somebody tries something on a node, it faults, and a healthy job would be restarted for it; and
 what a rank's driver prints when it is ended from outside is no cause. How: a process is a rank if
-that rank ended, if its program said so itself, or if GPUs of several nodes tell the same. Else it
-is known once the job is: one that gets on lost nobody, and the process was somebody else's.
+that rank ended or its program said so itself; and if GPUs of several nodes tell the same, unless
+the job gets on. Else it is known once the job is: one that gets on lost nobody, and the process was
+somebody else's.
 """
 
 from collections.abc import Sequence
@@ -58,7 +59,9 @@ def weighed_program(
         if any(steps.has_got_on_since(job, last_ns) for job in jobs):
             return None
         if any(job in steps.jobs for job in jobs):
-            return _undecided(finding, clues[0].node, sorted(jobs))
+            if not _is_told_elsewhere(causes or told, incident):
+                return _undecided(finding, clues[0].node, sorted(jobs))
+            finding = replace(finding, waits_for_steps=True)
     if finding.level == UNEXPLAINED or not all(
         each.message.code in FALLOUT_XIDS for each in told if each.level >= PROGRAM_FAULT
     ):
@@ -82,14 +85,17 @@ def weighed_program(
 
 
 def _is_of_job(told: Sequence[Clue], incident: Incident) -> bool:
-    """Whether a rank of that process ended, said so, or others of other nodes tell the same."""
+    """Whether a rank of that process ended, or its program said so."""
     node, pids = told[0].node, {each.message.pid for each in told}
     if any(each.pid in pids or (each.node == node and pids == {-1}) for each in incident.exits):
         return True
-    if any(each.fault_class == "app.program" for each in incident.told.values()):
-        return True
+    return any(each.fault_class == "app.program" for each in incident.told.values())
+
+
+def _is_told_elsewhere(told: Sequence[Clue], incident: Incident) -> bool:
+    """Whether others of other nodes tell the same: ranks, unless somebody's test runs on both."""
     return any(
-        each.node != node and each.message.code == other.message.code
+        each.node != told[0].node and each.message.code == other.message.code
         for each in incident.clues
         for other in told
     )

@@ -13,6 +13,7 @@ from nemesis.schemas.channels import (
     GPU_STATE_CHANNELS,
     HOST_CHANNELS,
     NIC_CHANNELS,
+    NIC_STATE_CHANNELS,
     STEP_CHANNELS,
 )
 from nemesis.schemas.facts import Conclusion, Fact
@@ -218,3 +219,8 @@ def step_block(*rows: dict[str, int]) -> bytes:
 def gpu_state_block(*rows: dict[str, int]) -> bytes:
     """The GPUs' section of a reading of device states."""
     return _block(GPU_STATE_CHANNELS, rows)
+
+
+def nic_state_block(*rows: dict[str, int]) -> bytes:
+    """The NICs' section of a reading of device states."""
+    return _block(NIC_STATE_CHANNELS, rows)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from nemesis.schemas.channels import ABSENT, NIC_CHANNELS
-from nemesis.schemas.observed import PortSeen
-from tests.attribution_log import SECOND_NS, Log, nic_block, wired
+from nemesis.schemas.observed import DeviceStateRead, PortSeen
+from tests.attribution_log import SECOND_NS, Log, nic_block, nic_state_block, wired
 from tests.test_attribution import recovered
 
 NODES = [f"n{number}" for number in range(1, 9)]
@@ -85,6 +85,22 @@ def test_errors_that_only_the_switch_counts_name_its_port() -> None:
     poll(log, {"n1": [DOWN, UP, UP]}, 12, **seen)
     assert named(log) == ["port/leaf1/1"]
     assert (log.last.fault_class, log.last.ranks) == ("network.link", (0, 1))
+
+
+def test_words_that_are_lost_on_the_wire_again_and_again_name_the_link() -> None:
+    def lost(log: Log, per_s: int, seconds: int) -> None:
+        for second in range(seconds):
+            rows = ({}, {"fec_uncorrectable_count": 900 + per_s * second}, {})
+            block = nic_state_block(*rows)
+            log.told("device_state", DeviceStateRead, "n1", nic_count=3, nic=block)
+            poll(log, {}, 1)
+
+    log = wired(*NODES)
+    lost(log, 1, 60)
+    assert not log.verdicts
+    log = wired(*NODES)
+    lost(log, 30, 8)
+    assert (named(log), log.last.fault_class) == (["link/n1/mlx5_1"], "network.link")
 
 
 def test_a_nic_that_answers_nothing_while_its_neighbours_do_is_named_itself() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from nemesis.schemas.observed import NicDescribed, PortSeen
-from tests.attribution_log import Log, cluster, xid
+from tests.attribution_log import Log, cluster, step_block, xid
 
 
 def run(log: Log, nodes: list[str], seconds: int, *, period_s: int = 5) -> None:
@@ -89,6 +89,34 @@ def test_a_rack_whose_links_stay_up_has_power(up: bool, blamed: list[str]) -> No
     assert named(log) == blamed
     assert log.last.verdict == ("insufficient" if up else "attributed")
     assert ("their links are up" in log.last.reason) == up
+
+
+def test_a_rack_that_is_dark_is_named_though_its_leaves_serve_others_too() -> None:
+    log = Log()
+    for at, node in enumerate(NODES):
+        nics = (NicDescribed(name="mlx5_0", switch_port=f"port/leaf{at // 3}/{at}"),)
+        log.inventory(node, "0000:1b:00.0", nics=nics, rack=f"rack0{at // 4}")
+    log.submitted(*NODES, ranks_per_node=1)
+    run(log, NODES, 10)
+    run(log, NODES[4:], 20)
+    assert [each.id for each in log.last.culprits] == ["rack/rack00"]
+    assert len(log.verdicts) == 1
+
+
+def test_a_peer_that_missed_a_poll_does_not_make_a_dead_node_live() -> None:
+    log = cluster(*NODES)
+    for second in range(1, 30):
+        for at, node in enumerate(NODES):
+            if (node == "n1" and second > 5) or (node == "n2" and second in (6, 7)):
+                continue
+            rows = [
+                {"rank": rank, "step": min(second, 6), "step_ns": 1_000_000_000, "own_ns": 9}
+                for rank in (2 * at, 2 * at + 1)
+            ]
+            steps = step_block(*rows)
+            log.sample(node, job="llama", step_count=2, steps=steps, period_ns=1_000_000_000)
+        log.tick(1)
+    assert [each.id for each in log.last.culprits] == ["node/n1"]
 
 
 CLUSTER = [f"n{number}" for number in range(1, 17)]

@@ -27,6 +27,7 @@ from nemesis.processors.attribution.kernel_messages import parse
 from nemesis.processors.attribution.kernel_rules import DOUBLE_BIT_XID, role_of
 from nemesis.processors.attribution.kernel_signs import sign_in
 from nemesis.processors.attribution.open_incidents import HOLD_NS, JOIN_NS, QUIET_NS, SECOND_NS
+from nemesis.processors.attribution.patience import must_wait
 from nemesis.processors.attribution.programs import concerns_nobody
 from nemesis.processors.attribution.recorders import STALL_NS
 from nemesis.processors.attribution.report_placing import place_reports
@@ -47,7 +48,6 @@ from nemesis.schemas.observed import Ns
 
 # 94, which says that a 48 was contained, follows in the same second
 SHORT_HOLD_NS: Final = SECOND_NS // 2
-HEARD_NS_MAX: Final = 20 * SECOND_NS  # silence is found in three periods of 5 s
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,6 +158,10 @@ class Attribution:
             if trained:
                 self._read_samples()
                 take_nvlinks(state, fact, trained)
+            losses = [] if fact.late else state.link_losses.risen(fact)
+            if losses:
+                self._read_samples()
+                state.links.take_losses(fact, losses, state.inventory)
             return
         changed = [each for each in (state.links, state.pauses) if not each.take_quiet(fact)]
         if changed:
@@ -321,7 +325,7 @@ class Attribution:
             if concluded is None:
                 continue
             verdict, cause, root = concluded
-            if self._must_wait(root, incident, verdict.jobs):
+            if must_wait(state, root, incident, verdict.jobs):
                 incident.due_ns = now_ns + SECOND_NS
                 continue
             if root is not None and state.incidents.explain_aborts(incident, root, now_ns):
@@ -354,35 +358,6 @@ class Attribution:
         if found is None and incident.revisions:
             return refuted(incident, now_ns), (), None
         return found
-
-    def _must_wait(self, root: Finding | None, incident: Incident, jobs: Sequence[str]) -> bool:
-        """Whether what comes within seconds may change what a finding says."""
-        state = self._state
-        if root is not None and root.waits_for_steps:
-            return any(state.steps.may_get_on(job, state.log_time_ns) for job in jobs)
-        provisional = root is not None and root.provisional
-        return provisional and not self._is_everybody_heard(incident, jobs)
-
-    def _is_everybody_heard(self, incident: Incident, jobs: Sequence[str]) -> bool:
-        """Whether every node of these jobs whose NICs are polled was polled since the evidence.
-
-        The loudest rank of a job is seldom the one at fault: what the others' NICs show comes a
-        poll later, and a link that is down has its time to come back.
-        """
-        state, now_ns = self._state, self._state.log_time_ns
-        incident.asked_ns = incident.asked_ns or now_ns - HOLD_NS
-        if now_ns - incident.asked_ns > HEARD_NS_MAX:
-            return True
-        polled = [
-            node
-            for job in jobs
-            for node in state.inventory.nodes_of(job)
-            if node in state.links.nics
-        ]
-        heard_ns = state.hearing.last_ns
-        return all(heard_ns[node] > incident.asked_ns for node in polled) and not (
-            state.links.nodes_down().intersection(polled)
-        )
 
     def _end(self, job: str) -> None:
         """Nothing of a job that is over concerns anybody, except what hardware it met."""

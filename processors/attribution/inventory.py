@@ -100,10 +100,13 @@ class Inventory(msgspec.Struct):
 
     def whole_rack(self, nodes: Sequence[str]) -> str:
         """The rack of which these nodes are all that is known, several at least; else ""."""
-        racks = {self.racks.get(node, "") for node in nodes}
-        rack = next(iter(racks)) if len(racks) == 1 else ""
-        own = {node for node, each in self.racks.items() if each == rack}
-        return rack if rack and len(own) > 1 and own == set(nodes) else ""
+        own = self.rack_of(nodes[0])
+        return self.racks[nodes[0]] if len(own) > 1 and own == sorted(nodes) else ""
+
+    def rack_of(self, node: str) -> list[str]:
+        """The nodes of a node's rack, itself included, sorted; none where no rack is told."""
+        rack = self.racks.get(node, "")
+        return sorted(name for name, each in self.racks.items() if rack and each == rack)
 
     def submit(self, data: JobSubmitted) -> None:
         """Take up a job; a job of the same name begins anew."""

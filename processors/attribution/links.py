@@ -9,6 +9,7 @@ Meaning of the counters: Linux Documentation/ABI/stable/sysfs-class-infiniband; 
 answers nothing while the others of its node do, nothing is left that the driver could read.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -138,6 +139,7 @@ class Links(msgspec.Struct):
             or each.link_downed_count
             or each.symbol_error_count
             or each.crc_error_count
+            or each.fec_uncorrectable_count
         }
         if seen != self.ports[switch]:
             return False
@@ -165,6 +167,16 @@ class Links(msgspec.Struct):
         self.ports_count[switch] = len(seen)
         self.polled_ns[switch] = fact.log_time_ns
         self.ports[switch] = {name: each for name, each in seen.items() if each != _PORT_USUAL}
+
+    def take_losses(
+        self, fact: Fact, losses: Sequence[tuple[int, int]], inventory: Inventory
+    ) -> None:
+        """(NIC, words lost on the wire since the last reading) of one node."""
+        places = inventory.nics.get(fact.key, [])
+        for row, count in losses:
+            if row < len(places):
+                link = self._link(f"nic/{fact.key}/{places[row].name}", places[row].port)
+                _take_end(link, fact, link.nic, (1, 0, 0), (1, 0, count))
 
     def nodes_down(self) -> set[str]:
         """Nodes with a link that is down."""
@@ -210,7 +222,7 @@ def _name_of(switch: str, port: PortSeen) -> str:
 
 
 def _errors(port: PortSeen) -> int:
-    return port.symbol_error_count + port.crc_error_count
+    return port.symbol_error_count + port.crc_error_count + port.fec_uncorrectable_count
 
 
 def _take_row(link: Link, fact: Fact, old: list[int], new: list[int]) -> None:

@@ -155,6 +155,10 @@ class Hearing(msgspec.Struct):
             ]
             shared = _are_many(len(together), len(members))
             explained = shared and (domain != ALL_NODES or len(together) >= late_count)
+            rack = self._rack_with(node, tick, inventory)
+            if rack and len(rack) >= max(late_count, len(together) if shared else 0):
+                together, shared, explained = rack, True, True
+                domain = f"rack/{inventory.racks[node]}"
             if late_count and not explained:
                 alone.add((domain, last_ns))
                 continue
@@ -168,6 +172,17 @@ class Hearing(msgspec.Struct):
                 Silence(nodes, last_ns, Proof(tick.id, tick.seq, says), domain if shared else "")
             )
         return found
+
+    def _rack_with(self, node: str, tick: Fact, inventory: Inventory) -> list[str]:
+        """The nodes of a node's rack, where all of them fell silent with it; else nobody.
+
+        What nodes of one rack share and others do not is its power.
+        """
+        members = inventory.rack_of(node)
+        whole = len(members) > 1 and all(
+            each == node or self._fell_with(each, node, tick) for each in members
+        )
+        return members if whole else []
 
     def _tell(self, node: str) -> None:
         """This silence is answered."""
@@ -191,6 +206,8 @@ class Hearing(msgspec.Struct):
 
     def _fell_with(self, other: str, node: str, tick: Fact) -> bool:
         """Whether another node was last heard about when this one was, and not since."""
+        if other not in self.last_ns:
+            return False
         period_ns = max(self.period_ns.get(other, PERIOD_NS), self.period_ns.get(node, PERIOD_NS))
         silent_ns = tick.log_time_ns - self.last_ns[other]
         apart_ns = abs(self.last_ns[other] - self.last_ns[node])

@@ -11,6 +11,7 @@ from nemesis.processors.attribution.holdback import HoldBack, Surroundings
 from nemesis.processors.attribution.host_signs import HostCounters
 from nemesis.processors.attribution.incidents import Support
 from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.link_losses import LinkLosses
 from nemesis.processors.attribution.links import Links
 from nemesis.processors.attribution.nvlink_signs import NvlinkStates
 from nemesis.processors.attribution.open_incidents import Incidents
@@ -38,6 +39,7 @@ class State(msgspec.Struct):
     host_counters: HostCounters = msgspec.field(default_factory=HostCounters)
     nvlinks: NvlinkStates = msgspec.field(default_factory=NvlinkStates)
     links: Links = msgspec.field(default_factory=Links)
+    link_losses: LinkLosses = msgspec.field(default_factory=LinkLosses)
     trunks: Trunks = msgspec.field(default_factory=Trunks)
     pauses: Pauses = msgspec.field(default_factory=Pauses)
     steps: Steps = msgspec.field(default_factory=Steps)

@@ -82,12 +82,16 @@ class JobSteps(msgspec.Struct):
     """int64: of that step."""
     told: bytearray
     """int8: 1 for a step that is new since the last round."""
+    polled_ns: bytearray
+    """int64: when each rank was last seen, by its node's clock; 0 before the first time."""
     usual: skew.Usual
     """Of own_ns."""
     median_ns: int = 0
     late: dict[int, Lateness] = {}
     advanced_ns: int = 0
     """When the job last finished a step, at the latest, by its nodes' clocks."""
+    surely_ns: int = 0
+    """The same at the earliest: a step that is new finished after its rank's poll before."""
     step_ns: int = 0
     """How long a step took."""
     period_ns: int = 0
@@ -147,11 +151,12 @@ class Steps(msgspec.Struct):
         ]
 
     def has_got_on_since(self, job: str, at_ns: int) -> bool:
-        """Whether the job finished a step after that time; a poll may show one a period late."""
+        """Whether the job finished a step after that time.
+
+        A poll that was missed makes the next one show a step late: what counts is the poll before.
+        """
         steps = self.jobs.get(job)
-        return (
-            steps is not None and steps.advanced_ns - steps.period_ns > at_ns + 2 * CLOCK_ERROR_NS
-        )
+        return steps is not None and steps.surely_ns > at_ns + 2 * CLOCK_ERROR_NS
 
     def stood_still_before(self, job: str, at_ns: int, error_ns: int) -> bool:
         """Whether the job had stopped already when something happened at that time.
@@ -215,6 +220,7 @@ def _job_of(world: int) -> JobSteps:
         step=bytearray(np.full(size, ABSENT, np.int64).tobytes()),
         own_ns=bytearray(8 * size),
         told=bytearray(size),
+        polled_ns=bytearray(8 * size),
         usual=skew.usual_of(size),
     )
 
@@ -267,7 +273,11 @@ def _rows(facts: Sequence[Fact]) -> Longs:
 def _take_rows(job: JobSteps, table: Longs) -> None:
     """Rows of different ranks, or of one sample."""
     step, own = np.frombuffer(job.step, np.int64), np.frombuffer(job.own_ns, np.int64)
-    table = table[step[table[:, _RANK]] != table[:, _STEP]]
+    polled = np.frombuffer(job.polled_ns, np.int64)
+    seen_ns = polled[table[:, _RANK]]
+    polled[table[:, _RANK]] = np.maximum(seen_ns, table[:, _AT_NS])
+    is_new = step[table[:, _RANK]] != table[:, _STEP]
+    table, seen_ns = table[is_new], seen_ns[is_new]
     if not len(table):
         return
     rank, at_ns, period_ns = table[:, _RANK], table[:, _AT_NS], table[:, _PERIOD_NS]
@@ -275,10 +285,12 @@ def _take_rows(job: JobSteps, table: Longs) -> None:
     before = step[rank]
     # a job that went on until it was polled finished as many steps as fit into the time since the
     # last poll; one that finished less than half of them stopped about so many steps after that
+    since_ns = np.where(seen_ns > 0, np.minimum(seen_ns, at_ns), at_ns - period_ns)
     finished = (table[:, _STEP] - before).clip(0, STEPS_MAX) + 1
-    went_on = (before == ABSENT) | (finished * step_ns * 2 >= period_ns)
-    last_ns = np.where(went_on, at_ns, np.minimum(at_ns, at_ns - period_ns + finished * step_ns))
+    went_on = (before == ABSENT) | (finished * step_ns * 2 >= at_ns - since_ns)
+    last_ns = np.where(went_on, at_ns, np.minimum(at_ns, since_ns + finished * step_ns))
     job.advanced_ns = max(job.advanced_ns, int(last_ns.max()))
+    job.surely_ns = max(job.surely_ns, int(since_ns.max()))
     job.step_ns, job.period_ns = int(step_ns[-1]), int(period_ns[-1])
     least_ns = int(step_ns[step_ns > 0].min(initial=STEP_NS_MAX))
     job.least_ns = min(job.least_ns or least_ns, least_ns)

@@ -141,7 +141,8 @@ class GidWrong(OnNic, kw_only=True, frozen=True, tag="gid-wrong"):
 
     RIGHT: ClassVar[Answer] = _CONFIG
 
-    gid_index: Annotated[int, msgspec.Meta(ge=0, le=15)] = 1
+    gid_index: Annotated[int, msgspec.Meta(ge=0, le=2)] = 1
+    """All others have 3."""
 
 
 class MtuWrong(OnNic, kw_only=True, frozen=True, tag="mtu-wrong"):
@@ -149,7 +150,8 @@ class MtuWrong(OnNic, kw_only=True, frozen=True, tag="mtu-wrong"):
 
     RIGHT: ClassVar[Answer] = _CONFIG
 
-    mtu: Annotated[int, msgspec.Meta(ge=256, le=9_216)] = 1_500
+    mtu: Annotated[int, msgspec.Meta(ge=256, le=4_096)] = 1_500
+    """All others have 4200."""
     slowdown_per_mille: PerMille = 4_000
 
 

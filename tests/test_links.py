@@ -90,8 +90,7 @@ def test_errors_that_only_the_switch_counts_name_its_port() -> None:
 def test_words_that_are_lost_on_the_wire_again_and_again_name_the_link() -> None:
     def lost(log: Log, per_s: int, seconds: int) -> None:
         for second in range(seconds):
-            rows = ({}, {"fec_uncorrectable_count": 900 + per_s * second}, {})
-            block = nic_state_block(*rows)
+            block = nic_state_block({}, {"fec_uncorrectable_count": 900 + per_s * second}, {})
             log.told("device_state", DeviceStateRead, "n1", nic_count=3, nic=block)
             poll(log, {}, 1)
 

@@ -23,11 +23,11 @@ from nemesis.processors.attribution.findings import GPU_SHOWS, REMAP_PENDING, Fi
 from nemesis.processors.attribution.incidents import Incident, Support
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.nvlink_signs import TRAINED, TRAINED_OFTEN
+from nemesis.processors.attribution.own_ends import UNCORRECTED
 from nemesis.schemas.codes import FaultClass, Signature
 
 PARTS_MAX: Final = 2  # more of one node at once: what they share is at fault
 _NVLINK: Final = (TRAINED, TRAINED_OFTEN, "nvlink_replay_count")
-_UNCORRECTED: Final = ("dram_ue_count", "sram_ue_count")
 
 
 def judge_gpu_signs(incident: Incident, inventory: Inventory) -> list[Finding]:
@@ -36,7 +36,7 @@ def judge_gpu_signs(incident: Incident, inventory: Inventory) -> list[Finding]:
         return []
     ended = {inventory.gpu_of_rank(each.job, each.rank) for each in incident.exits}
     felt = [
-        each for each in incident.supports if each.name in _UNCORRECTED and each.component in ended
+        each for each in incident.supports if each.name in UNCORRECTED and each.component in ended
     ]
     failed = [each for each in incident.supports if each.name == "remap_failed"]
     found: list[Finding] = []

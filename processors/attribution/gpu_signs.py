@@ -14,6 +14,7 @@ from nemesis.processors.attribution.host_signs import UNCORRECTED
 from nemesis.processors.attribution.incidents import Incident, Support
 from nemesis.processors.attribution.nvlink_signs import TRAINED, TRAINED_OFTEN, Trained
 from nemesis.processors.attribution.open_incidents import HOLD_NS
+from nemesis.processors.attribution.own_ends import CAUSES, is_elsewhere, take_apart
 from nemesis.processors.attribution.sample_batch import Stack
 from nemesis.processors.attribution.state import State
 from nemesis.schemas import components
@@ -76,6 +77,10 @@ def _keep(state: State, fact: Fact, support: Support) -> None:
         (each.component, each.name) == (support.component, support.name)
         for _, _, each in state.supports
     )
+    if incident is not None and support.name in CAUSES and is_elsewhere(incident, node):
+        incident = None
+    if incident is None and not fact.late:
+        incident = take_apart(state, node, support, fact.id)
     if incident is None and (support.name in _ALONE or again) and not fact.late:
         incident = state.incidents.open(f"{fact.id} {support.component}", now_ns, late=False)
         incident.nodes.append(node)

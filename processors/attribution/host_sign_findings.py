@@ -9,15 +9,13 @@ Meaning of the readings: Linux Documentation/admin-guide/ras.rst (ue_count), /pr
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import GPU_SHOWS, Finding, Proof
 from nemesis.processors.attribution.host_signs import KILLED, UNCORRECTED
 from nemesis.processors.attribution.incidents import Exit, Incident, Support
+from nemesis.processors.attribution.own_ends import SIGKILL, is_loss
 from nemesis.schemas import components
-
-SIGKILL: Final = 9
 
 
 def judge_host_signs(incident: Incident) -> list[Finding]:
@@ -28,14 +26,9 @@ def judge_host_signs(incident: Incident) -> list[Finding]:
     ended = [
         each
         for each in incident.exits
-        if _is_loss(each) and any(components.node(each.node) == at.component for at in killed)
+        if is_loss(each) and any(components.node(each.node) == at.component for at in killed)
     ]
     return [*found, _killed(killed, ended)] if ended else found
-
-
-def _is_loss(exited: Exit) -> bool:
-    """Whether a rank was killed, or gave up by itself: an abort may follow from others."""
-    return exited.signal == SIGKILL or (exited.code > 0 and not exited.signal)
 
 
 def _failed(shown: Sequence[Support]) -> Finding:

@@ -15,6 +15,7 @@ from nemesis.processors.attribution.incidents import SLOW, Clue, Exit, Incident
 from nemesis.processors.attribution.kernel_rules import FALLOUT_XIDS, role_of
 from nemesis.processors.attribution.link_findings import judge_links
 from nemesis.processors.attribution.open_incidents import QUIET_NS
+from nemesis.processors.attribution.own_ends import has_own_cause, is_elsewhere
 from nemesis.processors.attribution.pauses import KEY, judge_pauses
 from nemesis.processors.attribution.slow_findings import judge_slowness
 from nemesis.processors.attribution.state import State
@@ -107,6 +108,8 @@ def _jobs_on(state: State, node: str) -> list[str]:
 def _incident_of_exit(state: State, exited: Exit, *, late: bool) -> Incident:
     now_ns = state.log_time_ns
     incident = state.incidents.of_exit(exited, now_ns, state.inventory)
+    if incident is not None and has_own_cause(state, exited):
+        incident = None if is_elsewhere(incident, exited.node) else incident
     if incident is None:
         incident = state.incidents.open(exited.proof.fact, now_ns, late=late)
         incident.job = exited.job

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nemesis.schemas.channels import ABSENT, NIC_CHANNELS
-from nemesis.schemas.observed import DeviceStateRead, PortSeen
+from nemesis.schemas.observed import DeviceStateRead, NicDescribed, PortSeen
 from tests.attribution_log import SECOND_NS, Log, nic_block, nic_state_block, wired
 from tests.test_attribution import recovered
 
@@ -186,6 +186,21 @@ def test_a_switch_that_fell_silent_is_named_by_the_many_links_that_it_took_along
         log.tick(1)
     named = {each.id for verdict in log.verdicts for each in verdict.culprits}
     assert sorted(named) == culprits
+
+
+def test_a_switch_that_fell_silent_is_named_by_what_kernels_below_it_say() -> None:
+    log = Log()
+    for at, node in enumerate(NODES):
+        place = NicDescribed(name="mlx5_0", pci="0000:18:00.0", switch_port=f"port/leaf1/{at + 1}")
+        log.inventory(node, "0000:1b:00.0", nics=(place,))
+    log.submitted(*NODES, ranks_per_node=1)
+    poll(log, {}, 3)
+    for node in NODES[:2]:
+        log.kernel("mlx5_core 0000:18:00.0 enp24s0np0: Link down", node)
+    for _ in range(12):
+        log.tick(1)
+    named = {each.id for verdict in log.verdicts for each in verdict.culprits}
+    assert named == {"switch/leaf1"}
 
 
 def test_two_links_of_different_nodes_are_two_incidents() -> None:

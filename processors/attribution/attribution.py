@@ -234,6 +234,9 @@ class Attribution:
         if message is None:
             return ()
         state, node = self._state, fact.key
+        if message.kind in LINK_KINDS and message.device:
+            up = message.kind == "link_up"
+            state.links.take_line(fact, message.device, state.inventory, up=up)
         if message.kind == "gpu_lost" and not message.device:
             message = replace(message, device=state.surroundings.last_named_gpu(node))
         role = role_of(message)
@@ -302,6 +305,7 @@ class Attribution:
         placing.place_links(state)
         placing.place_trunks(state)
         placing.place_pauses(state)
+        placing.place_clients(state)
         placing.place_slow(state)
         placing.place_states(state)
         placing.place_differences(state)

@@ -2,7 +2,8 @@
 
 Why: ranks that call different operations, or the same with other sizes, wait for ever, and no
 hardware chooses what a program calls. How: among those stuck in one collective of one group, the
-rank that differs from most is at fault; where there is no majority, nobody is. Not here: whose turn
+rank that differs from most is at fault; where there is no majority, groups of the same dimension
+tell what is usual, else nobody is. Not here: whose turn
 it is (wait_graph.py), who called its groups in another order (arrivals.py).
 """
 
@@ -48,16 +49,35 @@ def differing_call(job: str, seen: Mapping[int, Seen], groups: Sequence[Group]) 
         for collective, by_rank in sorted(calls.items()):
             where = f"collective {collective} of group {group.desc or group.name}"
             if len(set(by_rank.values())) > 1:
-                return _finding(job, seen, where, by_rank)
+                return _finding(job, seen, where, by_rank, _usual_calls(group, groups))
     return None
 
 
+def _usual_calls(group: Group, groups: Sequence[Group]) -> set[Call]:
+    """What members of other groups of the same dimension called last.
+
+    Groups of one dimension run one program (Megatron-LM, core/parallel_state.py): where two ranks
+    disagree, the one that calls what all others call is right.
+    """
+    latest = (
+        digest.first_unfinished or digest.newest
+        for each in groups
+        if each.desc and each.desc == group.desc and each.name != group.name
+        for digest in each.digests.values()
+    )
+    return {_call(each) for each in latest if each is not None and not each.p2p and each.op}
+
+
 def _finding(
-    job: str, seen: Mapping[int, Seen], where: str, by_rank: Mapping[int, Call]
+    job: str, seen: Mapping[int, Seen], where: str, by_rank: Mapping[int, Call], usual: set[Call]
 ) -> Finding:
     (common, count), (_, second) = Counter(by_rank.values()).most_common(2)
+    shared = sorted({call for call in by_rank.values() if call in usual}, key=repr)
+    tied = count == second or 2 * count <= len(by_rank)
+    if tied and len(shared) == 1:
+        common = shared[0]
     odd = sorted(rank for rank, call in by_rank.items() if call != common)
-    if count == second or len(odd) * 2 >= len(by_rank):
+    if tied and (len(shared) != 1 or len(odd) * 2 > len(by_rank)):
         odd = []
     reason = (
         f"{named(odd)} of {job} called another operation than the rest in {where}"

@@ -62,11 +62,17 @@ def _nvlinks(supports: Sequence[Support]) -> list[Finding]:
     """Links of one GPU that were in trouble several times; of a switch, many GPUs would tell."""
     shown = [each for each in supports if each.name in _NVLINK]
     named = [(each.component, each.name) for each in shown]
-    gpus = {gpu for gpu, name in named if name == TRAINED_OFTEN or named.count((gpu, name)) > 1}
+    # DCGM's health watch fails a GPU at the first recovery or replay error (DcgmHealthWatch.cpp);
+    # here one alone is nothing, both of one GPU, or one again, are
+    gpus = {gpu for gpu, name in named if name == TRAINED_OFTEN or len(_of(gpu, named)) > 1}
     if not gpus or len({each.component for each in shown}) > PARTS_MAX:
         return []
     own = [each for each in shown if each.component in gpus]
     return [_finding(own, "nvlink", "loses its NVLinks, or packets on them, again and again")]
+
+
+def _of(gpu: str, named: Sequence[tuple[str, str]]) -> list[str]:
+    return [name for each, name in named if each == gpu]
 
 
 def _finding(

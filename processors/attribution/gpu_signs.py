@@ -22,7 +22,7 @@ from nemesis.schemas.facts import Fact
 
 _ALONE: Final = frozenset({UNREADABLE, "remap_failed", "remap_pending", UNCORRECTED, TRAINED_OFTEN})
 _AGAIN: Final = frozenset({"nvlink_replay_count", TRAINED})
-"""Once is nothing."""
+"""One of them once is nothing."""
 
 
 def take_gpu_signs(state: State, gpus: Stack) -> None:
@@ -74,8 +74,7 @@ def _keep(state: State, fact: Fact, support: Support) -> None:
     node, now_ns = fact.key, fact.log_time_ns
     incident = state.incidents.on_node(node, now_ns)
     again = support.name in _AGAIN and any(
-        (each.component, each.name) == (support.component, support.name)
-        for _, _, each in state.supports
+        each.component == support.component and each.name in _AGAIN for _, _, each in state.supports
     )
     if incident is not None and support.name in CAUSES and is_elsewhere(incident, node):
         incident = None

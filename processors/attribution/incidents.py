@@ -25,6 +25,7 @@ EXITS_MAX: Final = 4096  # a job's ranks die together; their names are evidence 
 
 SLOW: Final = "slow "
 """What the keys of findings about slow ranks begin with."""
+SERVER_SILENT: Final = "server_silent"
 LINK_KINDS: Final = ("link_down", "link_up")
 
 
@@ -105,6 +106,8 @@ class Incident(msgspec.Struct, kw_only=True):
     stuck: Finding | None = None
     """What the flight recorders of the job prove."""
     silences: list[Silence] = []
+    reached: list[str] = []
+    """Clients of a file server that were polled since they missed it: their own network works."""
     told: dict[str, Finding] = {}
     """What counters and steps prove, by what it is about: a NIC, a switch, slow ranks of a node."""
     link_downs: dict[str, int] = {}
@@ -216,6 +219,15 @@ class Incident(msgspec.Struct, kw_only=True):
         """Whether all that it has are ranks that keep their job waiting: that breaks nothing."""
         others = self.clues or self.exits or self.stuck or self.silences
         return bool(self.told) and not others and all(key.startswith(SLOW) for key in self.told)
+
+    def is_of_pace(self) -> bool:
+        """Whether all that it has are settings, pauses and slow ranks: no node falls silent of
+        them."""
+        others = self.clues or self.exits or self.stuck or self.silences or self.supports
+        kinds = ("network.config", "host.config", "software.version", "network.pause")
+        return not others and all(
+            key.startswith(SLOW) or each.fault_class in kinds for key, each in self.told.items()
+        )
 
     def has_link_down(self) -> bool:
         """Whether all that it has are links, and one of them is still down."""

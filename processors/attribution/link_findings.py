@@ -7,14 +7,15 @@ link as a whole is named, which says no more than is known. A single short loss 
 lasts, or comes again, is. Several links of one node or one switch share what failed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nemesis.processors.attribution import wanted
+from nemesis.processors.attribution.dark_switches import dark_switches
 from nemesis.processors.attribution.findings import LINK_LOST, Finding
 from nemesis.processors.attribution.incidents import step_of
 from nemesis.processors.attribution.inventory import Inventory
-from nemesis.processors.attribution.links import Link, Links
+from nemesis.processors.attribution.links import Link, Links, switch_of
 from nemesis.schemas.codes import FaultClass, Signature
 
 SECOND_NS: Final = 1_000_000_000
@@ -60,7 +61,12 @@ def judge_links(
             link.news = False
             if _is_bad(link, now_ns):
                 bad.append(link)
-    found = _shared(bad, _below_silent(links, inventory, now_ns))
+    dark = dark_switches(links, inventory, now_ns)
+    found = [
+        LinkFinding(f"switch/{each.switch}", each.nodes, each.finding, each.since_ns)
+        for each in dark
+    ]
+    found += _shared(bad, {each.switch for each in dark})
     shared = {node for each in found for node in each.nodes}
     return found + [
         LinkFinding(link.nic, (link.node,), _finding(link, links, now_ns), link.went_ns)
@@ -84,24 +90,9 @@ def _is_settled(link: Link, links: Links, now_ns: int, heard_ns: int) -> bool:
     if link.gone_ns or (link.near.down_ns and link.far.down_ns):
         return True
     # where the ends disagree, the one that saw nothing was perhaps not polled since
-    polled_ns = links.polled_ns.get(_switch_of(link.port), 0)
+    polled_ns = links.polled_ns.get(switch_of(link.port), 0)
     is_news = link.changed_ns if link.far.down_ns else link.near.down_ns
     return polled_ns == 0 or (polled_ns > is_news and link.sampled_ns > link.far.down_ns)
-
-
-def _below_silent(links: Links, inventory: Inventory, now_ns: int) -> list[Link]:
-    """Links that are down below switches that are polled no more: one end cannot tell.
-
-    Of one of them nothing is known; of many of one switch, what they share.
-    """
-    return [
-        link
-        for link in links.by_nic.values()
-        if link.down_ns
-        and now_ns - link.down_ns >= GRACE_NS
-        and 0 < links.polled_ns.get(_switch_of(link.port), 0) < now_ns - LONG_NS
-        and inventory.seats_on(link.node)
-    ]
 
 
 def _is_bad(link: Link, now_ns: int) -> bool:
@@ -113,17 +104,15 @@ def _has_errors(link: Link, now_ns: int) -> bool:
     return len(recent) >= ERROR_POLLS_MIN and sum(recent) >= ERRORS_MIN
 
 
-def _shared(bad: Sequence[Link], below_silent: Sequence[Link]) -> list[LinkFinding]:
-    """Links that are down together on one node, or on one switch."""
-    down = [each for each in bad if each.down_ns]
-    silent = [each for each in below_silent if each not in down]
+def _shared(bad: Sequence[Link], dark: Collection[str]) -> list[LinkFinding]:
+    """Links that are down together on one node, or on one switch that is not `dark`."""
+    down = [each for each in bad if each.down_ns and switch_of(each.port) not in dark]
     found: list[LinkFinding] = []
     by_node: dict[str, list[Link]] = {}
     by_switch: dict[str, list[Link]] = {}
     for link in down:
         by_node.setdefault(link.node, []).append(link)
-    for link in (*down, *silent):
-        by_switch.setdefault(_switch_of(link.port), []).append(link)
+        by_switch.setdefault(switch_of(link.port), []).append(link)
     for switch, own in sorted(by_switch.items()):
         nodes = tuple(sorted({each.node for each in own}))
         if switch and len(nodes) > PARTS_MAX:
@@ -162,7 +151,7 @@ def _end_at_fault(link: Link, links: Links) -> tuple[FaultClass, str, str]:
     whole = f"link/{link.nic.removeprefix('nic/')}"
     if link.gone_ns:
         return "nic", link.nic, ": the NIC itself answers nothing, its neighbours do"
-    told = links.polled_ns.get(_switch_of(link.port), 0) > 0
+    told = links.polled_ns.get(switch_of(link.port), 0) > 0
     near, far = link.near, link.far
     if link.down_ns and told and not far.down_ns:
         return "nic", link.nic, ": its switch port sees no trouble"
@@ -191,8 +180,3 @@ def _attributed(
         proofs=tuple(proof for link in links for proof in link.proofs)[:12],
         missing=MISSING,
     )
-
-
-def _switch_of(port: str) -> str:
-    parts = port.split("/")
-    return parts[1] if len(parts) == 3 else ""

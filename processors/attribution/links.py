@@ -60,6 +60,8 @@ class Link(msgspec.Struct):
     """At the switch."""
     gone_ns: int = 0
     """Log time since which the NIC answers nothing, 0 while it does."""
+    told_ns: int = 0
+    """Log time since which its node's kernel says that it is down, 0 where it does not."""
     went_ns: int = 0
     """When it last went down, or the NIC away."""
     changed_ns: int = 0
@@ -89,6 +91,12 @@ class Link(msgspec.Struct):
             return 0
         return min(each for each in (near_ns, far_ns, gone_ns) if each)
 
+    @property
+    def lost_ns(self) -> int:
+        """Since when its NIC has no link, by its counters or its kernel's word; 0 where it has."""
+        since = [each for each in (self.near.down_ns, self.told_ns) if each]
+        return min(since, default=0)
+
     def say(self, fact: Fact, says: str) -> None:
         """Something happened; of what happens again and again the first few times are cited."""
         self.changed_ns, self.news = fact.log_time_ns, True
@@ -101,11 +109,15 @@ class Links(msgspec.Struct):
 
     nics: dict[str, bytes] = {}
     """Node to its NICs' counters; empty where all are up and nothing was ever counted."""
+    read_ns: dict[str, int] = {}
+    """Node to the log time of its last sample with NICs."""
     ports: dict[str, dict[str, tuple[int, int, int]]] = {}
     """Switch to (up, link_downed, errors) of its ports, all but those that show (1, 0, 0)."""
     ports_count: dict[str, int] = {}
     polled_ns: dict[str, int] = {}
     """Switch to the log time of its last poll."""
+    poll_ns: dict[str, int] = {}
+    """Switch to the time between its last two polls."""
     by_nic: dict[str, Link] = {}
 
     def take_samples(self, nics: Stack, inventory: Inventory) -> None:
@@ -116,6 +128,9 @@ class Links(msgspec.Struct):
             self.nics[fact.key] = kept(new, _USUAL)
             if old is not None:
                 self._compare(fact, old, new, inventory)
+        read = [fact.key for fact in nics.facts if fact.data.nic_count]
+        if read:
+            self.read_ns.update(dict.fromkeys(read, nics.facts[-1].log_time_ns))
         if self.by_nic:
             sampled_ns = {fact.key: fact.log_time_ns for fact in nics.facts if fact.data.nic_count}
             for link in self.by_nic.values():
@@ -143,7 +158,7 @@ class Links(msgspec.Struct):
         }
         if seen != self.ports[switch]:
             return False
-        self.polled_ns[switch] = fact.log_time_ns
+        self._polled(switch, fact.log_time_ns)
         return True
 
     def take_fabric(self, fact: Fact, inventory: Inventory) -> None:
@@ -165,8 +180,32 @@ class Links(msgspec.Struct):
                     if nic.count("/") == 2:
                         _take_end(self._link(nic, port), fact, port, was, now)
         self.ports_count[switch] = len(seen)
-        self.polled_ns[switch] = fact.log_time_ns
+        self._polled(switch, fact.log_time_ns)
         self.ports[switch] = {name: each for name, each in seen.items() if each != _PORT_USUAL}
+
+    def take_line(self, fact: Fact, pci: str, inventory: Inventory, *, up: bool) -> None:
+        """A node's kernel says that a link is down, or up again.
+
+        Its counters are not touched: both tell of the same times.
+        """
+        place = next((nic for nic in inventory.nics.get(fact.key, ()) if nic.pci == pci), None)
+        if place is None or fact.late:
+            return
+        name = f"nic/{fact.key}/{place.name}"
+        if up and name not in self.by_nic:
+            return
+        link = self._link(name, place.port)
+        link.told_ns = 0 if up else link.told_ns or fact.log_time_ns
+        if not up:
+            proof = Proof(fact.id, fact.seq, f"the kernel of {fact.key} says that {name} is down")
+            link.changed_ns = fact.log_time_ns
+            if len(link.proofs) < PROOFS_MAX and all(e.says != proof.says for e in link.proofs):
+                link.proofs.append(proof)
+
+    def _polled(self, switch: str, now_ns: int) -> None:
+        before_ns = self.polled_ns.get(switch, now_ns)
+        self.poll_ns[switch] = max(now_ns - before_ns, 0)
+        self.polled_ns[switch] = now_ns
 
     def take_losses(
         self, fact: Fact, losses: Sequence[tuple[int, int]], inventory: Inventory
@@ -198,7 +237,7 @@ class Links(msgspec.Struct):
         quiet = [
             nic
             for nic, link in self.by_nic.items()
-            if now_ns - link.changed_ns > FORGET_NS and not link.down_ns
+            if now_ns - link.changed_ns > FORGET_NS and not (link.down_ns or link.told_ns)
         ]
         for nic in quiet:
             del self.by_nic[nic]
@@ -215,6 +254,12 @@ class Links(msgspec.Struct):
                 place = places[row]
                 link = self._link(f"nic/{fact.key}/{place.name}", place.port)
                 _take_row(link, fact, old[row].tolist(), new[row].tolist())
+
+
+def switch_of(port: str) -> str:
+    """The switch of a port by its canonical name, "" for anything else."""
+    parts = port.split("/")
+    return parts[1] if len(parts) == 3 else ""
 
 
 def _name_of(switch: str, port: PortSeen) -> str:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nemesis.processors.attribution.findings import PROGRAM_FAULT, STRAGGLER, Finding
 from nemesis.processors.attribution.gpu_signs import gather
 from nemesis.processors.attribution.holdback import Held
-from nemesis.processors.attribution.incidents import SLOW, Clue, Exit, Incident
+from nemesis.processors.attribution.incidents import SERVER_SILENT, SLOW, Clue, Exit, Incident
 from nemesis.processors.attribution.kernel_rules import FALLOUT_XIDS, role_of
 from nemesis.processors.attribution.link_findings import judge_links
 from nemesis.processors.attribution.open_incidents import QUIET_NS
@@ -22,6 +22,9 @@ from nemesis.processors.attribution.state import State
 from nemesis.schemas.facts import Fact
 
 SAMPLED_NS: Final = 5_000_000_000  # a poll shows what happened up to a period ago
+# the line is printed when a request went unanswered for `timeo`, 60 s over TCP (nfs(5)): a client
+# whose own network were the cause would not be polled in the seconds after it
+REACHED_NS: Final = 3_000_000_000
 OVER_NS: Final = 30_000_000_000  # a straggler that keeps up for so long has recovered
 
 
@@ -145,6 +148,8 @@ def place_silence(state: State, tick: Fact) -> None:
         seats = [seat for node in silence.nodes for seat in state.inventory.seats_on(node)]
         job = seats[0].job if seats else ""
         incident = state.incidents.of_nodes(silence.nodes, now_ns)
+        if incident is not None and incident.is_of_pace():
+            incident = None
         if incident is None:
             incident = state.incidents.unexplained([job], now_ns, state.inventory)
             if incident is not None and not has_followers_only(
@@ -208,6 +213,19 @@ def place_pauses(state: State) -> None:
     if found is not None:
         incident = state.incidents.about(KEY)
         _tell(state, incident, KEY, found.nodes, found.finding)
+
+
+def place_clients(state: State) -> None:
+    """Which clients of a file server that does not answer are reached themselves."""
+    down = state.links.nodes_down()
+    for incident in state.incidents.open_ones:
+        for clue in incident.clues:
+            node = clue.node
+            if clue.message.kind != SERVER_SILENT or node in incident.reached or node in down:
+                continue
+            if state.hearing.polled_ns.get(node, 0) > incident.opened_ns + REACHED_NS:
+                incident.reached.append(node)
+                incident.due_ns = incident.due_ns or state.log_time_ns
 
 
 def place_slow(state: State) -> None:

@@ -37,6 +37,8 @@ class Hearing(msgspec.Struct):
     """When each node was last heard, in log time."""
 
     last_ns: dict[str, int] = {}
+    polled_ns: dict[str, int] = {}
+    """The same, of samples alone."""
     period_ns: dict[str, int] = {}
     """Only of nodes that poll at another period than PERIOD_NS."""
     told: dict[str, int] = {}
@@ -57,7 +59,9 @@ class Hearing(msgspec.Struct):
 
     def heard_samples(self, facts: Sequence[Fact]) -> None:
         """Samples of different nodes were read at one log time."""
-        self.last_ns.update(dict.fromkeys([fact.key for fact in facts], facts[-1].log_time_ns))
+        heard = dict.fromkeys([fact.key for fact in facts], facts[-1].log_time_ns)
+        self.last_ns.update(heard)
+        self.polled_ns.update(heard)
         if self.spooling:
             for fact in facts:
                 self.heard(fact)

@@ -26,7 +26,7 @@ from nemesis.processors.attribution.findings import (
 )
 from nemesis.processors.attribution.gpu_sign_findings import judge_gpu_signs
 from nemesis.processors.attribution.host_sign_findings import judge_host_signs
-from nemesis.processors.attribution.incidents import Clue, Incident, Silence
+from nemesis.processors.attribution.incidents import SERVER_SILENT, Incident, Silence
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_findings import judge_kernel
 from nemesis.processors.attribution.programs import weighed_program
@@ -50,7 +50,7 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
         if finding is not None:
             weighed = weighed_program(finding, clues, incident, inventory, steps)
             found += [weighed] if weighed is not None else []
-    found = _with_shared_server(found, incident.clues)
+    found = _with_server(found, incident)
     exited = judge_exits(incident.exits, inventory, steps)
     stuck = incident.stuck
     if stuck is not None and exited is not None and not exited.culprits:
@@ -69,28 +69,37 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
     )
 
 
-def _with_shared_server(found: list[Finding], clues: Sequence[Clue]) -> list[Finding]:
-    """A file server that several clients miss is at fault itself, and not their ways to it."""
+def _with_server(found: list[Finding], incident: Incident) -> list[Finding]:
+    """A file server that several clients miss is at fault itself, and not their ways to it.
+
+    Where only one tells of it, its way to the server is its own network: while its polls arrive
+    and none of its links is down, that works.
+    """
     clients: dict[str, set[str]] = {}
-    for clue in clues:
-        if clue.message.kind == "server_silent":
+    for clue in incident.clues:
+        if clue.message.kind == SERVER_SILENT:
             clients.setdefault(clue.message.label, set()).add(clue.node)
-    shared = sorted(name for name, nodes in clients.items() if len(nodes) > 1)
-    if len(shared) != 1:
-        return found
+    missed = {name: nodes for name, nodes in clients.items() if len(nodes) > 1} or clients
     told = [each for each in found if each.fault_class == "storage"]
-    if not told:
+    if len(missed) != 1 or not told:
         return found
-    count, server = len(clients[shared[0]]), f"storage/{shared[0]}"
-    because = f"{count} clients of it miss the same server at once"
+    ((name, nodes),) = missed.items()
+    count, server = len(nodes), f"storage/{name}"
+    if count == 1 and nodes.isdisjoint(incident.reached):
+        return found
+    because, reason, ppm = (
+        (f"{count} clients of it miss the same server at once", f"{count} nodes", 900_000)
+        if count > 1
+        else ("polls of it arrive and its links are up", next(iter(nodes)), 700_000)
+    )
     proofs = tuple(proof for each in told for proof in each.proofs)
     whole = replace(
         told[0],
         verdict="attributed",
-        reason=f"{server} does not answer {count} nodes",
-        confidence_ppm=900_000,
+        reason=f"{server} does not answer {reason}",
+        confidence_ppm=ppm,
         culprits=(server,),
-        victims=tuple(sorted(components.node(name) for name in clients[shared[0]])),
+        victims=tuple(sorted(components.node(each) for each in nodes)),
         proofs=proofs,
         missing=(wanted.SERVER_LOG,),
         ruled_out=(

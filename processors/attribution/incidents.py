@@ -221,12 +221,18 @@ class Incident(msgspec.Struct, kw_only=True):
         return bool(self.told) and not others and all(key.startswith(SLOW) for key in self.told)
 
     def is_of_pace(self) -> bool:
-        """Whether all that it has are settings, pauses and slow ranks: no node falls silent of
-        them."""
+        """Whether all that it has are settings of NICs, pauses and slow ranks.
+
+        They hold a job up and break nothing: what breaks on the same node is another fault.
+        """
         others = self.clues or self.exits or self.stuck or self.silences or self.supports
-        kinds = ("network.config", "host.config", "software.version", "network.pause")
-        return not others and all(
-            key.startswith(SLOW) or each.fault_class in kinds for key, each in self.told.items()
+        return (
+            bool(self.told)
+            and not others
+            and all(
+                key.startswith(SLOW) or each.fault_class in ("network.config", "network.pause")
+                for key, each in self.told.items()
+            )
         )
 
     def has_link_down(self) -> bool:

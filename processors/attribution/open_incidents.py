@@ -54,7 +54,7 @@ class Incidents(msgspec.Struct):
     def on_node(self, node: str, now_ns: int, device: str = "") -> Incident | None:
         """The one that evidence on this node belongs to; about the same device it may be older."""
         for incident in reversed(self.open_ones):
-            if node not in incident.nodes or incident.is_slowness():
+            if node not in incident.nodes or incident.is_of_pace():
                 continue
             age_ns = now_ns - incident.changed_ns
             if age_ns <= JOIN_NS or (device and incident.concerns(node, device)):

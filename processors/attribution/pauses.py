@@ -171,8 +171,9 @@ class Pauses(msgspec.Struct):
                 del held[on]
             if not held:
                 del self.waits[waits]
-        if not self.waits:
-            self.deadlocks.clear()  # whatever was told of them, it drains again
+        if not self.waits:  # it drains again, or its watchdog told before the first poll in pause
+            fresh = [e for e in self.deadlocks.items() if now_ns - e[1].seen_ns <= FRESH_NS]
+            self.deadlocks = dict(fresh)
 
 
 def judge_pauses(pauses: Pauses, inventory: Inventory) -> PauseFinding | None:

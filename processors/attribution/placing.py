@@ -148,8 +148,6 @@ def place_silence(state: State, tick: Fact) -> None:
         seats = [seat for node in silence.nodes for seat in state.inventory.seats_on(node)]
         job = seats[0].job if seats else ""
         incident = state.incidents.of_nodes(silence.nodes, now_ns)
-        if incident is not None and incident.is_of_pace():
-            incident = None
         if incident is None:
             incident = state.incidents.unexplained([job], now_ns, state.inventory)
             if incident is not None and not has_followers_only(

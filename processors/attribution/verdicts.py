@@ -64,9 +64,20 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
     killed = {each.pid for each in incident.exits if each.pid}
     left = {each.node for each in incident.exits if each.code > 0 and not each.signal}
     # of findings that explain as much, the surer one; never the one whose node is named first
-    return sorted(
-        found, key=lambda each: (-_level(each, killed, left), -each.confidence_ppm, each.culprits)
-    )
+    found.sort(key=lambda each: (-_level(each, killed, left), -each.confidence_ppm, each.culprits))
+    return _named_first(found)
+
+
+def _named_first(found: list[Finding]) -> list[Finding]:
+    """Where the root says no more than a class, a finding of that class that names a part is it:
+    both say what failed, and one of them where."""
+    if not found or found[0].verdict != "class-only" or found[0].fault_class == "unknown":
+        return found
+    level = found[0].level
+    for at, each in enumerate(found):
+        if each.verdict == "attributed" and each.fault_class == found[0].fault_class:
+            return [replace(each, level=level), *found[:at], *found[at + 1 :]]
+    return found
 
 
 def _with_server(found: list[Finding], incident: Incident) -> list[Finding]:

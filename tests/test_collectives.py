@@ -193,6 +193,21 @@ def test_of_two_ranks_that_differ_neither_is_the_odd_one() -> None:
     assert (verdict.verdict, verdict.fault_class) == ("class-only", "desync")
 
 
+def test_of_two_ranks_that_differ_the_odd_one_is_who_differs_from_groups_of_the_same_kind() -> None:
+    def half(name: str, ranks: str, *sizes: int) -> GroupDigest:
+        return replace(group(name, ranks, 4, enqueued=5, sizes=sizes), desc="tensor parallel")
+
+    verdict = one(
+        {
+            0: [half("0", "0-1", 8)],
+            1: [half("0", "0-1", 9)],
+            2: [half("1", "2-3", 8)],
+            3: [half("1", "2-3", 8)],
+        }
+    )
+    assert (verdict.fault_class, blamed(verdict)) == ("desync", [1])
+
+
 def test_sizes_may_differ_where_the_operation_allows_it() -> None:
     verdict = one(
         {

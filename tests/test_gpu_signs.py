@@ -99,6 +99,16 @@ def test_nvlinks_that_are_trained_anew_count_from_the_second_time_on() -> None:
     assert (log.last.fault_class, named(log)) == ("nvlink", [FIRST])
 
 
+def test_a_link_that_is_trained_anew_while_packets_are_sent_again_is_in_trouble() -> None:
+    log = cluster("n1", "n2")
+    poll(log, WELL, WELL)
+    links(log, 0, 0)
+    poll(log, {"nvlink_replay_count": 500}, WELL)
+    links(log, 1, 0)
+    log.tick(5)
+    assert (log.last.fault_class, named(log)) == ("nvlink", [FIRST])
+
+
 def test_packets_that_are_sent_again_count_where_they_are_many_and_often() -> None:
     for replays, names in (
         ((5, 12, 40), []),

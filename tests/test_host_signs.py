@@ -66,3 +66,16 @@ def test_a_gpu_that_broke_explains_a_rank_that_ended_beside_a_killed_process() -
     log.exited(0, exit_code=1)
     log.tick(4)
     assert log.last.fault_class == "gpu.off_bus"
+
+
+def test_a_rank_that_its_own_host_killed_is_no_consequence_of_what_stopped_its_job() -> None:
+    log = cluster("n1", "n2", "n3")
+    poll(log)
+    log.kernel(xid(79), "n2")
+    log.tick(3)
+    log.exited(0, exit_code=1)
+    log.tick(3)
+    poll(log, seconds=4, oom_kill_count=1)
+    last = {each.incident: [c.id for c in each.culprits] for each in log.verdicts}
+    assert ["node/n1"] in last.values()
+    assert len(last) == 2

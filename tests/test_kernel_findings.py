@@ -223,3 +223,8 @@ def test_a_file_server_that_does_not_answer_one_client_is_storage_and_not_blamed
     log = seen("nfs: server nas01 not responding, still trying")
     assert (log.last.verdict, log.last.fault_class) == ("class-only", "storage")
     assert culprits(log) == []
+    log.tick(3)
+    for _ in range(6):  # until polls of the client show that its own network works
+        log.sample("n1")
+        log.tick(1)
+    assert culprits(log) == ["storage/nas01"]

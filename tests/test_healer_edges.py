@@ -79,12 +79,12 @@ def test_a_veto_of_another_decision_leaves_this_one_to_its_deadline() -> None:
 
 def test_a_second_pause_of_a_paused_job_says_nothing(cell: Cell) -> None:
     cell.operate(PauseSet, "pause", scope="job/llama", paused=True)
-    cell.exit(3)
-    cell.blame("gpu.off_bus", 3)
+    cited = (cell.exit(3), cell.blame("gpu.off_bus", 3))
     cell.tick(2)
     cell.operate(PauseSet, "pause", scope="ALL", paused=True)
     cell.tick()
     assert len(cell.all(RecoveryWithheld)) == 1
+    assert cell.causes() == cited
 
 
 def test_a_membership_that_is_known_already_ends_nothing(cell: Cell) -> None:

@@ -456,6 +456,28 @@ def test_nothing_is_stepped_of_a_log_that_came_back_older(tmp_path: Path) -> Non
     play(tmp_path, story)
 
 
+def test_nothing_is_stepped_of_a_log_that_lost_what_no_position_covers(tmp_path: Path) -> None:
+    async def story(it: Story) -> None:
+        it.active(("counting", 1))
+        runner = it.runner(Counting())
+        work = it.go(runner)
+        await asyncio.sleep(3.2)
+        it.lines("ok", "ok")
+        await asyncio.sleep(1.5)
+        position = runner.lanes[0].position
+        last_seq = it.lines("ok")
+        await asyncio.sleep(0.1)
+        assert runner.lanes[0].read_seq == last_seq
+        it.log.roll_back(last_seq - 1)
+        it.lines(*["fault"] * 20)
+        with pytest.raises(ShortenedError, match=f"record {last_seq} was read"):
+            await work
+        assert runner.lanes[0].position == position
+        assert runner.lanes[0].read_seq == last_seq
+
+    play(tmp_path, story)
+
+
 def test_nothing_is_stepped_of_a_log_that_lost_a_position(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,9 @@ import pytest
 from nemesis.schemas.components import gpu, node_of
 from nemesis.schemas.observed import FabricSampled
 from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.misset import SETTINGS
 from nemesis.sim.faults.planned import KINDS
+from nemesis.sim.faults.planned_host import HostMisset
 from nemesis.sim.faults.scenario import BadScenarioError
 from nemesis.sim.faults.symptoms import KernelLine, RankDies, RankGivesUp, RankPrints
 from nemesis.sim.offline import START_NS
@@ -162,6 +164,13 @@ def test_no_line_names_an_nvswitch_that_no_node_sees(
     assert not any(each.decisive for each in fault.evidence)
     gpus = [gpu(node, each.pci) for node in of.nodes_of_nvlink(where) for each in of.gpus_of(node)]
     assert set(gpus) <= set(fault.innocent)
+
+
+@pytest.mark.parametrize("setting", sorted(SETTINGS))
+def test_every_setting_that_can_be_wrong_is_right_to_name(setting: str) -> None:
+    plan = msgspec.convert({"kind": "host-misset", "after_s": 3.0, "setting": setting}, HostMisset)
+    (fault,) = plan_faults(CLUSTER, [plan], seed=7)
+    assert SETTINGS[setting].component.format(node=fault.node) in fault.components
 
 
 def test_gpus_that_are_linked_without_a_switch_cannot_lose_one() -> None:

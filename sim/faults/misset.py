@@ -2,7 +2,8 @@
 
 Lines: NVIDIA/open-gpu-kernel-modules (API mismatch of library and module), NVIDIA Fabric Manager
 User Guide (CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized", without it), NCCL's own words
-for a memlock limit (ibv_reg_mr, "Cannot allocate memory"), its guide to troubleshooting for ACS.
+for a memlock limit (ibv_reg_mr, "Cannot allocate memory"), its guide to troubleshooting for shared
+memory (containers start with 64 MiB of it) and for ACS.
 """
 
 from random import Random
@@ -26,7 +27,7 @@ class _Setting(NamedTuple):
     """A rank that starts there."""
 
 
-_SETTINGS: Final = {
+SETTINGS: Final = {
     "nvidia_driver": _Setting(
         "550.90.07",
         "software/{node}/nvidia-driver",
@@ -47,6 +48,12 @@ _SETTINGS: Final = {
         "nccl",
         "NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
     ),
+    "shm_mib": _Setting(
+        "64",
+        "config/{node}/shm",
+        "nccl",
+        "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-x8wI3T (size 9637888)",
+    ),
     "pcie_acs": _Setting(
         "on",
         "config/{node}/acs",
@@ -58,7 +65,7 @@ _SETTINGS: Final = {
 
 def host_misset(planned: HostMisset, target: Target, random: Random) -> Course:
     """The node differs in one setting; its ranks hang or fail at their start, all others wait."""
-    wrong = _SETTINGS[planned.setting]
+    wrong = SETTINGS[planned.setting]
     component = wrong.component.format(node=target.node)
     course = Course(node=target.node, component=node_name(target.node))
     course.named({"misset": [component]})

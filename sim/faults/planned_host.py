@@ -183,7 +183,9 @@ class HostMisset(Planned, kw_only=True, frozen=True, tag="host-misset"):
         harmless=("{ranks}",),
     )
 
-    setting: Literal["nvidia_driver", "fabric_manager", "memlock_kib", "pcie_acs"] = "nvidia_driver"
+    setting: Literal["nvidia_driver", "fabric_manager", "memlock_kib", "pcie_acs", "shm_mib"] = (
+        "nvidia_driver"
+    )
 
 
 class ClockSkew(Planned, kw_only=True, frozen=True, tag="clock-skew"):

@@ -32,7 +32,7 @@ def average_precision(scores: Ints, positive: Flags, weights: Floats) -> float:
     true, every = np.cumsum(weight * hit), np.cumsum(weight)
     last = np.append(np.flatnonzero(np.diff(own)), len(own) - 1)
     recall = np.concatenate([[0.0], true[last] / total])
-    precision = true[last] / every[last]
+    precision = true[last] / np.maximum(every[last], np.finfo(float).tiny)
     return float((np.diff(recall) * precision).sum())
 
 

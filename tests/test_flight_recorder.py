@@ -87,6 +87,59 @@ def test_a_collective_is_named_before_a_send_that_waits_longer() -> None:
     assert (alone.seq, alone.p2p, alone.op) == (9, True, "send 0->1")
 
 
+def call(record: int, number: int, name: str, **fields: Any) -> dict[str, Any]:
+    """A send or receive of the world group, in no state that says anything."""
+    numbers = {"record_id": record, "p2p_seq_id": number, "op_id": record}
+    said = {"profiling_name": f"nccl:{name}", "is_p2p": True}
+    return entry(0, done=False) | numbers | said | fields
+
+
+def closing(record: int, number: int, *, done: bool, **fields: Any) -> dict[str, Any]:
+    bare: dict[str, Any] = {"input_sizes": [], "output_sizes": [], "input_dtypes": []}
+    state = "completed" if done else "scheduled"
+    return call(record, number, "coalesced", **bare) | {"state": state, "retired": done} | fields
+
+
+def test_calls_of_a_batch_are_as_far_as_the_entry_that_closes_it() -> None:
+    over = [call(1, 1, "send 0->1"), call(2, 1, "recv 0<-1"), closing(3, 1, done=True)]
+    assert groups(dump(over))["0"].first_unfinished is None
+    waits = [call(4, 2, "send 0->3"), call(5, 2, "recv 0<-1"), closing(6, 2, done=False)]
+    first = groups(dump([*over, *waits]))["0"].first_unfinished
+    assert (first.seq, first.op, first.p2p, first.peers) == (2, "send 0->3", True, (3, 1))
+    assert first.input_sizes == ((1024,),)
+
+
+def test_peers_are_ranks_in_the_order_in_which_the_group_counts_them() -> None:
+    config = {"0": WORLD | {"ranks": "[6, 2, 9, 4]"}}
+    first = groups(dump([call(1, 1, "recv 0<-2")], pg_config=config))["0"].first_unfinished
+    assert first.peers == (9,)
+
+
+def test_older_formats_close_a_batch_with_an_entry_that_is_no_transfer() -> None:
+    """Before 2.5 a batch took a number of collectives."""
+    number: dict[str, Any] = {"collective_seq_id": 7}
+    batch = [call(1, 0, "send 0->1", **number), closing(2, 0, done=True, is_p2p=False, **number)]
+    assert groups(dump(batch, version="2.4"))["0"].first_unfinished is None
+
+
+def test_coalesced_collectives_count_once_and_are_named_by_the_first_call() -> None:
+    called = [
+        entry(7, record_id=at, done=False, profiling_name="nccl:_broadcast_oop") for at in (1, 2)
+    ]
+    bare: dict[str, Any] = {"input_sizes": [], "output_sizes": []}
+    ends = entry(7, record_id=3, profiling_name="nccl:ALLGATHER_coalesced", **bare)
+    over = groups(dump([*called, ends]))["0"]
+    assert (over.first_unfinished, [number for number, _ in over.arrivals]) == (None, [7])
+    waits = groups(dump([*called, ends | {"state": "started"}]))["0"].first_unfinished
+    assert (waits.seq, waits.op, waits.started) == (7, "_broadcast_oop", True)
+
+
+def test_a_send_that_was_called_alone_waits_for_itself() -> None:
+    done = call(1, 1, "send 0->1") | {"state": "completed", "retired": True}
+    first = groups(dump([done, call(2, 2, "send 0->1")]))["0"].first_unfinished
+    assert (first.seq, first.peers) == (2, (1,))
+
+
 def test_counters_find_their_group_without_any_entry() -> None:
     config = {
         name: {"name": name, "desc": name, "ranks": "[0, 1]"} for name in ("0", "112", "33", "9")

@@ -22,6 +22,7 @@ from nemesis.schemas.rank_ranges import RANKS_MAX, count_ranks, parse_ranks
 
 HUBS_MAX: Final = 64  # ranks of a hung group are stuck in one or two operations
 LISTED_MAX: Final = 1 << 21  # of all groups: 16 of each rank of a job of 131,072
+PEERS_MAX: Final = 8  # of one batch; a pipeline stage has two neighbours
 UNSEEN_MAX: Final = 8  # enough to ask for; a broken digest may list a million
 _P2P: Final = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})\Z")
 
@@ -231,7 +232,7 @@ def _transfers(seen: Mapping[int, Seen], groups: list[Group]) -> Iterator[tuple[
         for rank, digest in group.digests.items():
             operation = pending(seen[rank], digest)
             if operation is not None and operation.p2p:
-                peers = operation.peers or _named_peer(operation, group)
+                peers = operation.peers[:PEERS_MAX] or _named_peer(operation, group)
                 yield from ((rank, peer) for peer in peers if peer != rank)
 
 

@@ -58,10 +58,11 @@ def incident(
     return folder / "bundle"
 
 
-def analyzed(bundle: Path, *options: str) -> str:
+def analyzed(bundle: Path, *options: str, falls: bool = False) -> str:
+    """`falls`: it may end in an error of its own after what it said."""
     assert ANALYZER is not None
     command = [ANALYZER, str(bundle / "dumps"), "-p", "nccl_trace_rank_", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=not falls)
     return done.stdout + done.stderr
 
 
@@ -200,8 +201,9 @@ def test_torchs_own_analyzer_misses_nobody_in_a_healthy_pipeline(tmp_path: Path)
 def test_torchs_own_analyzer_misses_a_halted_host_of_a_pipeline_in_its_tensor_group(
     tmp_path: Path,
 ) -> None:
+    """Then it looks for batches of a rank that has none left, and ends in a KeyError."""
     bundle = incident(tmp_path, lambda job: job.halt(5), tp=4, pp=2)
-    said = analyzed(bundle, "--mismatch_cap", "100000")
+    said = analyzed(bundle, "--mismatch_cap", "100000", falls=True)
     named = re.findall(r"group info: \d+:(\w+)\ncollective: .*\nmissing ranks: \{(.*)\}", said)
     assert ("TENSOR_MODEL_PARALLEL_GROUP", "5") in named
     assert all(group != "PIPELINE_MODEL_PARALLEL_GROUP" for group, _ in named)

@@ -73,7 +73,7 @@ def _up_count(links: Links, inventory: Inventory, switch: str, since_ns: int) ->
 
 def _finding(switch: str, nodes: tuple[str, ...], lost: list[Link]) -> Finding:
     proofs = dict.fromkeys(proof for link in lost for proof in link.proofs)
-    of_nodes = f"{len(nodes)} nodes" if len(nodes) > 1 else nodes[0]
+    of_nodes = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
     return Finding(
         verdict="attributed",
         fault_class="network.fabric",

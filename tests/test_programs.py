@@ -3,6 +3,7 @@
 from typing import Any
 
 from nemesis.schemas.observed import LogLineWritten
+from nemesis.schemas.operated import JobEnded
 from tests.attribution_log import xid
 from tests.test_cascades import NODES, Job
 
@@ -28,6 +29,17 @@ def test_a_test_that_faults_on_two_nodes_while_the_job_goes_on_was_somebody_else
         job.log.kernel(xid(code, rest=FAULT), "n3")
         job.run(40)
         assert not job.log.verdicts
+
+
+def test_a_test_that_faults_just_before_its_nodes_job_ends_concerns_nobody() -> None:
+    job = Job(period_s=5)
+    job.log.submitted("m1", "m2", ranks_per_node=1, job="other")
+    job.run(20)
+    job.log.kernel(xid(13, rest=FAULT), "n2")
+    ended = JobEnded(at_ns=job.log.now_ns, by="alice", reason="done", job="llama")
+    job.log.event("job_ended", ended)
+    job.log.tick(30)
+    assert not job.log.verdicts
 
 
 def test_faults_alike_on_two_nodes_of_a_job_that_stands_are_its_programs() -> None:

@@ -52,6 +52,9 @@ def weighed_program(
     if any(each.message.kind != "xid" for each in told):
         return finding
     jobs = {seat.job for seat in inventory.seats_on(clues[0].node)}
+    is_memory = any(_is_memory(each.message) for each in told)
+    if inventory.jobs and not jobs and not incident.exits and not is_memory:
+        return None  # its job has ended since: it concerns nobody, as where none ran
     first_ns, last_ns = min(each.at_ns for each in told), max(each.at_ns for each in told)
     # what is printed of every process that ends says nothing about who began it
     causes = [each for each in told if each.message.code not in FALLOUT_XIDS]

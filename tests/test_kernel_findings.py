@@ -228,3 +228,11 @@ def test_a_file_server_that_does_not_answer_one_client_is_storage_and_not_blamed
         log.sample("n1")
         log.tick(1)
     assert culprits(log) == ["storage/nas01"]
+
+
+def test_a_gpu_that_only_feels_the_link_of_a_peer_on_another_node_is_not_named() -> None:
+    felt = xid(145, rest="RLW_REMAP Nonfatal XC0 i0 Link 12 (0x00000004 0x00000008 0x0 0x0)")
+    verdict = seen(felt).last
+    assert (verdict.verdict, verdict.fault_class) == ("class-only", "nvlink")
+    fatal = xid(145, rest="RLW_REMAP Fatal XC0 i0 Link 12 (0x00000004 0x00000008 0x0 0x0)")
+    assert seen(fatal).last.verdict == "attributed"

@@ -21,6 +21,10 @@ def nvlink(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
         return _nvswitch(node, roots)
     initiators = _initiators(roots)
     gpus = tuple(sorted({components.gpu(node, device) for device in initiators}))
+    if len(gpus) == 1 and all(_is_felt(each) for each in roots):
+        reason = f"links of {gpus[0]} stalled as they do when a peer's link is lost, and no GPU of"
+        reason += f" {node} lost one: in a rack the peer may be on any node"
+        return class_only(roots, reason, 700_000, (wanted.KERNEL_LOGS, wanted.FABRIC_MANAGER_LOG))
     if len(gpus) == 1:
         reason = f"{gpus[0]} reported the link error that its peers only felt"
         return attributed(roots, gpus, reason, 850_000)
@@ -51,6 +55,13 @@ def _initiators(roots: Sequence[Rooted]) -> set[str]:
         if len(hubs) == 1 and len(links) > PARTS_MAX:
             return hubs
     return set(codes)
+
+
+def _is_felt(root: Rooted) -> bool:
+    """Whether a message is what a GPU prints whose peer lost a link, and not one that lost it."""
+    message = root.clue.message
+    behind = message.code in NVLINK5_XIDS - {LINK_EVENT_XID}
+    return behind and message.severity == "nonfatal"
 
 
 def _nvswitch(node: str, roots: Sequence[Rooted]) -> Finding:

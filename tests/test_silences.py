@@ -91,6 +91,27 @@ def test_a_rack_whose_links_stay_up_has_power(up: bool, blamed: list[str]) -> No
     assert ("their links are up" in log.last.reason) == up
 
 
+@pytest.mark.parametrize(("goes_on", "blamed"), [(True, []), (False, ["node/n1"])])
+def test_a_node_with_light_is_not_named_before_its_job_is_known_to_stand(
+    goes_on: bool, blamed: list[str]
+) -> None:
+    log = Log()
+    for at, node in enumerate(NODES):
+        nics = (NicDescribed(name="mlx5_0", switch_port=f"port/leaf1/{at}"),)
+        log.inventory(node, "0000:1b:00.0", nics=nics)
+    log.submitted(*NODES, ranks_per_node=1)
+    for second in range(200):
+        step = second // 20 if goes_on else min(second // 20, 4)
+        for at, node in enumerate(NODES[1:] if second > 85 else NODES, second > 85):
+            row = {"rank": at, "step": step, "step_ns": 20_000_000_000, "own_ns": 9}
+            steps = step_block(row)
+            log.sample(node, job="llama", step_count=1, steps=steps, period_ns=1_000_000_000)
+        log.fabric("leaf1", *(PortSeen(port=str(at), up=True) for at in range(8)))
+        log.tick(1)
+        assert second > 140 or named(log) == [], f"named {second - 85} s into a step of 20 s"
+    assert named(log) == blamed
+
+
 def test_a_rack_that_is_dark_is_named_though_its_leaves_serve_others_too() -> None:
     log = Log()
     for at, node in enumerate(NODES):

@@ -30,6 +30,7 @@ from nemesis.processors.attribution.incidents import SERVER_SILENT, Incident, Si
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_findings import judge_kernel
 from nemesis.processors.attribution.programs import weighed_program
+from nemesis.processors.attribution.silences import PERIOD_NS
 from nemesis.processors.attribution.steps import Steps
 from nemesis.schemas import components
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed, RuledOut
@@ -59,8 +60,9 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
     found += incident.told.values()
     found += judge_gpu_signs(incident, inventory)
     found += judge_host_signs(incident)
-    if incident.silences:
-        found.append(_silent(incident.silences, inventory))
+    silences = [each for each in incident.silences if not _is_outlived(each, inventory, steps)]
+    if silences:
+        found.append(_silent(silences, inventory))
     killed = {each.pid for each in incident.exits if each.pid}
     left = {each.node for each in incident.exits if each.code > 0 and not each.signal}
     # of findings that explain as much, the surer one; never the one whose node is named first
@@ -149,6 +151,13 @@ def _level(finding: Finding, killed_pids: set[int], nodes_left: set[str]) -> int
     return finding.level
 
 
+def _is_outlived(silence: Silence, inventory: Inventory, steps: Steps) -> bool:
+    """Whether a node with light on its links took part in a step after it was last heard."""
+    seats = [seat for node in silence.nodes for seat in inventory.seats_on(node)]
+    due_ns = silence.since_ns + PERIOD_NS
+    return silence.has_light and any(steps.has_got_on_since(each.job, due_ns) for each in seats)
+
+
 def _silent(silences: Sequence[Silence], inventory: Inventory) -> Finding:
     nodes = sorted({node for each in silences for node in each.nodes})
     proofs = tuple(each.proof for each in silences)
@@ -189,6 +198,8 @@ def _silent(silences: Sequence[Silence], inventory: Inventory) -> Finding:
         culprits=tuple(components.node(name) for name in nodes),
         proofs=proofs,
         missing=(wanted.CONSOLE,),
+        # with light on its links nobody may only be polling it, in the middle of a long step
+        waits_for_steps=any(each.has_light for each in silences),
     )
 
 

@@ -48,6 +48,12 @@ def test_of_two_sides_of_equal_size_none_is_blamed(tmp_path: Path) -> None:
     assert (answer.verdict, answer.fault_class) == ("class-only", "desync")
 
 
+def test_ranks_that_differ_among_themselves_are_of_groups_of_their_own(tmp_path: Path) -> None:
+    for sizes in ([8] * 14 + [9, 10], [8] * 16 + [9] * 4):
+        answer = told(tmp_path, log=timeouts(*sizes))
+        assert (answer.verdict, answer.fault_class, named(answer)) == ("class-only", "desync", [])
+
+
 def test_a_rank_busy_for_longer_than_the_limit_kept_the_others_waiting(tmp_path: Path) -> None:
     busy = "2026-01-01 00:00:10 [rank7] checkpoint written (75 s)\n"
     answer = told(tmp_path, log=timeouts(8, 8) + busy)

@@ -130,7 +130,8 @@ def test_the_page_holds_all_of_the_answer_and_loads_nothing() -> None:
     answer = triage_paths([DATA / "nvrx_fr_traces" / "gpu_error_1st"])
     page = page_of(answer)
     assert all(each.id in page for each in answer.culprits)
-    assert all(each in page for each in (*answer.victims, answer.recovery.action))
+    assert "rank/job/4-11,13,15" in page
+    assert answer.recovery.action in page
     assert "default-src 'none'" in page or "default-src &#x27;none&#x27;" in page
     assert not re.search(r"<(script|img|link|iframe)|https?://|url\(|@import", page)
 

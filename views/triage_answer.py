@@ -106,7 +106,11 @@ class Triage(Answer, kw_only=True):
 
 
 def newest_verdicts(conclusions: Sequence[object]) -> list[FaultAttributed]:
-    """The last verdict of each incident, worst and most certain first."""
+    """The last verdict of each incident, worst and most certain first.
+
+    A part that is named comes before a program: a program's fault takes no part with it, and what
+    faulted on a node may have been somebody's test.
+    """
     newest: dict[str, FaultAttributed] = {}
     for each in conclusions:
         if isinstance(each, FaultAttributed):
@@ -119,7 +123,11 @@ def newest_verdicts(conclusions: Sequence[object]) -> list[FaultAttributed]:
             for each in newest.values()
             if each.verdict != "no-fault" and not _follows(each, named)
         ),
-        key=lambda each: (_WEIGHT[each.verdict], each.confidence_ppm),
+        key=lambda each: (
+            _WEIGHT[each.verdict],
+            each.fault_class != "app.program",
+            each.confidence_ppm,
+        ),
         reverse=True,
     )
 

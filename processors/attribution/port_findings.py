@@ -139,7 +139,11 @@ def _watched(told: Told) -> Finding | None:
 
 
 def _down(told: Told) -> Finding | None:
-    """A port that is down, was up once, and whose neighbours are up."""
+    """A port that is down, was up once, and whose neighbours are up.
+
+    That it was up shows in its counters, or in operations that fail on the adapter of that name:
+    rails join adapters of one name.
+    """
     states = [e for e in told.settings if e.component.startswith("nic/") and e.name == "state"]
     down = [e for e in states if _DOWN.search(e.value)]
     waiting = [e for e in states if re.search(r"INIT|Initializing", e.value)]
@@ -156,14 +160,20 @@ def _down(told: Told) -> Finding | None:
             missing=("the subnet manager: systemctl status opensm, sminfo",),
         )
     lost = {e.component for e in told.counters if e.name in _LOST and e.last > 0}
-    fallen = [e for e in down if e.component in lost and any(e.node == o.node for o in up)]
+    used = {each.message.device for each in told.of("completion")}
+    fallen = [
+        each
+        for each in down
+        if (each.component in lost or each.component.rpartition("/")[2] in used)
+        and any(each.node == other.node for other in up)
+    ]
     names = tuple(sorted({each.component for each in fallen}))
     if not names or len(names) >= HOSTS_MIN:
         return None
     return Finding(
         verdict="attributed",
         fault_class="network.link",
-        reason=f"{shown(names)} is down and was up before, its neighbours are up",
+        reason=f"{shown(names)} is down and was in use, its neighbours are up",
         confidence_ppm=750_000,
         level=LINK_LOST,
         culprits=names,
@@ -173,6 +183,11 @@ def _down(told: Told) -> Finding | None:
                 (e, "so it was up once")
                 for e in told.counters
                 if e.name in _LOST and e.component in names
+            ]
+            + [
+                (e, "operations on adapters of this name fail")
+                for e in told.of("completion")
+                if any(name.endswith(f"/{e.message.device}") for name in names)
             ]
         ),
         missing=(wanted.TRANSCEIVERS,),

@@ -26,7 +26,7 @@ def judge_trials(told: Told) -> list[Finding]:
 
 
 def _slow(told: Told) -> Finding | None:
-    measured = [e for e in told.trials if e.rate_kbps > 0 and len(e.components) == 2]
+    measured = _of_one_size(told.trials)
     if len(measured) < PAIRS_MIN:
         return _slow_alone(told)
     usual = sorted(each.rate_kbps for each in measured)[len(measured) // 2]
@@ -63,6 +63,19 @@ def _slow(told: Told) -> Finding | None:
         proofs=_rates(slow, fast),
         missing=(wanted.PAIR_TESTS, wanted.SWITCH_COUNTERS),
     )
+
+
+def _of_one_size(trials: Sequence[Tried]) -> list[Tried]:
+    """What pairs reached with messages of the size that most pairs ran, the largest of such.
+
+    A small message is slow between healthy hosts (NVIDIA/nccl-tests, doc/PERFORMANCE.md).
+    """
+    measured = [each for each in trials if each.rate_kbps > 0 and len(each.components) == 2]
+    pairs: dict[int, set[tuple[str, ...]]] = {}
+    for each in measured:
+        pairs.setdefault(each.size_bytes, set()).add(each.components)
+    most = max(pairs, key=lambda size: (len(pairs[size]), size), default=0)
+    return [each for each in measured if each.size_bytes == most]
 
 
 def _slow_alone(told: Told) -> Finding | None:

@@ -12,6 +12,7 @@ import msgspec
 
 from nemesis.processors.attribution.kernel_signs import is_telling
 from nemesis.producers.readers.bundle import Bundle, DumpFile
+from nemesis.producers.readers.earlier_boots import without_earlier_boots
 from nemesis.producers.readers.kernel_log import WHOLE_LINES_MAX
 from nemesis.producers.readers.placing import newest_wall_ns, placed
 from nemesis.producers.readers.runs import DEFAULT_JOB, Run, sort_runs
@@ -47,6 +48,9 @@ class BundleFacts:
         newest_ns = max((run.at_ns for run in self.runs), default=0)
         newest_ns = max(newest_ns, newest_wall_ns(bundle.texts))
         self.timeline: Final[Timeline] = arrange(bundle.logs, newest_ns)
+        self.timeline.events = without_earlier_boots(
+            self.timeline.events, bundle.texts, self.timeline.notes
+        )
         self._texts: Final = bundle.texts
         self._end_ns: Final = max([newest_ns, *(each.at_ns for each in self.timeline.events)]) or (
             EPOCH_NS

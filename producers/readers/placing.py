@@ -40,7 +40,8 @@ class Placed(msgspec.Struct):
 
 def newest_wall_ns(texts: Sequence[TextFile]) -> int:
     """The newest time that a line tells, 0 where none does."""
-    return max((n.time_ns for text in texts for n in text.notes if n.clock == "wall"), default=0)
+    noted = (n.time_ns for text in texts for n in text.notes if n.clock == "wall")
+    return max([0, *noted, *(text.newest_ns for text in texts)])
 
 
 def placed(

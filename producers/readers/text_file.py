@@ -22,7 +22,7 @@ from nemesis.producers.readers.host.pcie_settings import PcieSettings
 from nemesis.producers.readers.host.routes import Routes
 from nemesis.producers.readers.host.units import Units
 from nemesis.producers.readers.jobs.environment import Environment
-from nemesis.producers.readers.jobs.program_log import ProgramLog
+from nemesis.producers.readers.jobs.program_log import ProgramLog, nccl_host
 from nemesis.producers.readers.jobs.progress import Progress
 from nemesis.producers.readers.jobs.scheduler_jobs import SchedulerJobs
 from nemesis.producers.readers.jobs.scheduler_nodes import SchedulerNodes
@@ -97,6 +97,11 @@ class TextFile(msgspec.Struct):
 
     file: str
     notes: list[Note]
+    hosts: set[str] = set()
+    """Those that NCCL names before its lines, also before lines that told nothing."""
+    oldest_ns: int = 0
+    """The earliest time of the wall before a line, noted or not; 0 where no line has one."""
+    newest_ns: int = 0
     cut: bool = False
     """There was more to say than is kept."""
     skimmed: bool = False
@@ -144,6 +149,11 @@ def read_text_file(
                 found.cut = True
                 break
             line = text_line(number, raw)
+            if host := nccl_host(line.text):
+                found.hosts.add(host)
+            if line.clock == "wall" and line.time_ns > 0:
+                found.oldest_ns = min(found.oldest_ns or line.time_ns, line.time_ns)
+                found.newest_ns = max(found.newest_ns, line.time_ns)
             for reader in readers:
                 notes = list(reader.take(line))
                 found.notes.extend(notes)

@@ -1,8 +1,9 @@
 """Which host each file of text is of, where its lines do not say.
 
-A file that holds a known host's name in its path is of that host; of several files of one format
-whose paths differ in one word, numbers of ranks aside, that word is the host; in a bundle that
-speaks of one host only, everything is of that one.
+A file that holds a known host's name in its path is of that host, and one before whose lines NCCL
+names one host of that; of several files of one format whose paths differ in one word, numbers of
+ranks aside, that word is the host, and so is one that is a known host's name but for its number; in
+a bundle that speaks of one host only, everything is of that one.
 """
 
 import re
@@ -15,6 +16,7 @@ from nemesis.schemas.components import UNKNOWN_HOST
 from nemesis.schemas.observed import CountersRead, Observation, SettingRead
 
 _WORDS: Final = re.compile(r"[/._]")
+_NUMBER: Final = re.compile(r"\d+")
 MOMENT: Final = re.compile(
     r"(?:(?P<early>before|first|start|old|prev\w*)|(?P<late>after|second|end|new|later|current)"
     r"|t|run|sample|poll|snap\w*|reading|attempt|step|epoch|trial|phase|day|\d+)[-_]?\d*(?:s|min|h)?\Z",
@@ -27,15 +29,27 @@ _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}\Z")
 def hosts_of_texts(texts: Sequence[TextFile], from_kernel: set[str]) -> dict[str, str]:
     """The host of each file, `localhost` where nothing tells it."""
     known = from_kernel | {n.observation.node for text in texts for n in text.notes} - {""}
+    known |= {host for text in texts for host in text.hosts}
     hosts: dict[str, str] = _told_apart([text for text in texts if _is_of_one_host(text)])
     for text in texts:
         parts = PurePosixPath(text.file).parts
         named = sorted(known & {*_WORDS.split(text.file), *parts})
         if len(named) == 1:
             hosts[text.file] = named[0]
+        elif len(text.hosts) == 1:
+            hosts[text.file] = next(iter(text.hosts))
+        elif not named and len(alike := _numbered_alike(text.file, known)) == 1:
+            hosts.setdefault(text.file, alike[0])
     known |= set(hosts.values())
     rest = next(iter(known)) if len(known) == 1 else UNKNOWN_HOST
     return {text.file: hosts.get(text.file, rest) for text in texts}
+
+
+def _numbered_alike(file: str, known: set[str]) -> list[str]:
+    """Words of a path that are names of hosts if the known ones are, by all but their numbers."""
+    shapes = {_NUMBER.sub("0", host) for host in known if not MOMENT.match(host)}
+    shapes = {shape for shape in shapes if "0" in shape and not shape.isdecimal()}
+    return sorted({word for word in _WORDS.split(file) if _NUMBER.sub("0", word) in shapes})
 
 
 def _is_of_one_host(text: TextFile) -> bool:

@@ -152,7 +152,8 @@ class _Anchor:
             drifts = vote_count >= DRIFT_VOTES_MIN and abs(shared_ns) < DRIFT_NS_MAX
             return (shared_ns, abs(shared_ns)) if drifts else (0, 0)
         if track.clock == "year":
-            laps = (self._end_ns + ZONE_NS - last_ns) // YEAR_NS if self._dated else 0
+            # the year in which it ends next to the rest: a journal goes on after a job's end
+            laps = (self._end_ns + YEAR_NS // 2 - last_ns) // YEAR_NS if self._dated else 0
             return laps * YEAR_NS, ZONE_NS if self._dated else 0
         if vote_count:
             return shared_ns, SAME_EVENT_NS

@@ -117,6 +117,12 @@ _ACTIVITY: Final = re.compile(
 """A stage of a program that the others may have to wait for."""
 
 
+def nccl_host(text: str) -> str:
+    """The host that NCCL puts before each of its lines; empty where this is none of them."""
+    match = _NCCL_PREFIX.search(text) if " NCCL " in text else None
+    return match[1] if match else ""
+
+
 class ProgramLog:
     """Reads what a job, its libraries and the agents around it print."""
 

@@ -110,7 +110,7 @@ def test_a_pickle_of_something_else_is_named(tmp_path: Path) -> None:
 
 def test_files_of_no_known_kind_are_named(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
-    (tmp_path / "notes.txt").write_text("the job hangs since noon")
+    (tmp_path / "notes.txt").write_text("the job is as it was at noon")
     (tmp_path / "broken.gz").write_bytes(b"\x1f\x8b\x08\x00garbage")
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path / "notes.txt")

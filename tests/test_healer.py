@@ -204,7 +204,12 @@ def test_a_pending_remap_is_watched_and_the_job_goes_on(cell: Cell) -> None:
 
 def test_a_link_that_is_back_regroups_everybody(cell: Cell) -> None:
     cell.blame("network.link", 3, signature="link_recovered")
-    assert cell.last(QuiesceDecided).dead_ranks == ()
+    held = cell.last(QuiesceDecided)
+    assert held.dead_ranks == ()
+    assert held.reason == (
+        "network.link at gpu/n1/0000:1b:00.0: hold the ranks of llama at once, before their"
+        " collectives time out, while cause and extent are being found."
+    )
     cell.carry_out()
     decided = cell.last(RecoveryDecided)
     assert (decided.action, decided.members, decided.epoch) == ("reinit_communicator", "0-7", 1)

@@ -27,12 +27,16 @@ def hold(state: HealerState, job: JobState, fault: Fault, fact: Fact) -> Conclus
     """The hold of a job's survivors, said at once."""
     name = _next_name(job)
     acts = state.policy.mode == "act" and not is_paused(state, job, ())
-    ended = format_ranks(fault.dead)
+    broken = (
+        f"Rank {format_ranks(fault.dead)} of {job.submitted.job} is lost: hold the others"
+        if fault.dead
+        else f"{fault.fault_class} at {fault.target}: hold the ranks of {job.submitted.job}"
+    )
     held = QuiesceDecided(
         at_ns=fact.log_time_ns,
         reason=(
-            f"Rank {ended} of {job.submitted.job} is lost: hold the others at once, before their"
-            " collectives time out, while cause and extent are being found."
+            f"{broken} at once, before their collectives time out, while cause and extent are"
+            " being found."
         ),
         decision=name,
         incident=job.incident,

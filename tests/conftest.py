@@ -6,6 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run, and no promise about time: a loaded machine fails no test.
+settings.register_profile(
+    "nemesis", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("nemesis")
 
 ROOT = Path(__file__).parent.parent
 

@@ -237,7 +237,7 @@ def facts_of(actions: Sequence[Act]) -> list[Fact]:
     return log.facts
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(acts, max_size=20), st.data())
 def test_a_copy_restored_anywhere_says_the_same_and_ends_in_the_same_state(
     actions: list[Act], data: st.DataObject
@@ -254,7 +254,7 @@ def test_a_copy_restored_anywhere_says_the_same_and_ends_in_the_same_state(
     assert second.snapshot() == whole.snapshot()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(acts, max_size=20))
 def test_every_verdict_fits_the_log_and_rests_on_facts_that_were_read(actions: list[Act]) -> None:
     facts = facts_of(actions)
@@ -276,7 +276,7 @@ def test_every_verdict_fits_the_log_and_rests_on_facts_that_were_read(actions: l
             assert msgspec.json.encode(verdict)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(nodes, st.sampled_from(TEXTS)), min_size=2, max_size=10),
     st.randoms(use_true_random=False),
@@ -318,7 +318,7 @@ def test_the_state_stays_small_however_long_the_log_is() -> None:
     assert max(sizes[1:]) <= sizes[0] * 1.1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.one_of(polls(), polls(), switch_polls(), device_states()), max_size=12),
     st.lists(st.integers(0, 11), max_size=4),
@@ -338,7 +338,7 @@ def test_samples_that_are_read_together_say_what_each_says_alone(
     assert together.processor.snapshot() == alone.processor.snapshot()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(switch_polls(), max_size=8))
 def test_a_poll_on_which_nothing_changed_is_the_same_read_at_a_glance(actions: list[Act]) -> None:
     log = wired(*NODES, nics=2)

@@ -83,7 +83,7 @@ def test_a_truncated_dump_is_named_and_its_rank_is_missing(tmp_path: Path) -> No
     assert missing == {2}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_a_dump_with_damaged_bytes_is_read_or_named(data: st.DataObject) -> None:
     payload = bytearray(REAL_DUMP)

@@ -130,7 +130,7 @@ def test_a_swap_is_planned_for_the_nodes_of_before_and_after() -> None:
     assert homes(standing, plan.placements)[3] == "s0"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(JOBS, st.lists(STEP, max_size=30), st.booleans())
 def test_at_most_one_decision_of_a_job_is_due_and_never_a_void_or_shadow_one(
     job: dict[str, Any], steps: list[tuple[Any, ...]], at_once: bool

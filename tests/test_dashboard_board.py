@@ -112,7 +112,7 @@ def records(request: pytest.FixtureRequest) -> list[Record]:
     return list(Recording(RECORDINGS / request.param).records())
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_changes_since_any_version_lead_to_the_whole_document(
     records: list[Record], data: st.DataObject

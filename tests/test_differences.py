@@ -94,7 +94,7 @@ def test_a_clock_that_follows_no_time_server_is_told_of_by_itself() -> None:
     assert log.last.fault_class == "host.config"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(odd=st.sampled_from(NODES), order=st.permutations(NODES))
 def test_whatever_the_nodes_are_called_and_in_which_order_they_tell(
     odd: str, order: list[str]
@@ -107,7 +107,7 @@ def test_whatever_the_nodes_are_called_and_in_which_order_they_tell(
     assert [each.id for each in log.last.culprits] == [f"software/{odd}/nccl"]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.tuples(st.sampled_from(NODES), st.sampled_from(("2.21.5", "2.27.3", "2.28.0"))),

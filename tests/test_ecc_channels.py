@@ -150,7 +150,7 @@ def test_a_block_that_is_too_narrow_or_short_is_refused() -> None:
             ChannelReader(1).read(np.zeros((rows, columns), np.int64), POLLED)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     polls=st.lists(
         st.none() | st.tuples(st.integers(-3, 2**62), st.integers(-(2**63), 2**63 - 1)),

@@ -137,7 +137,7 @@ def test_neither_threads_nor_the_kind_of_processor_change_a_bit() -> None:
         assert other.stdout.strip() == here, setting
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     seed=st.integers(0, 2**32 - 1),
     past=st.integers(0, 60),

@@ -198,7 +198,7 @@ rows = st.dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(rows, st.sampled_from((1, 61, 700))), max_size=12))
 def test_a_band_is_never_said_twice_in_a_row_and_always_opens_with_more_than_clear(
     readings: list[tuple[dict[str, int], int]],

@@ -4,7 +4,7 @@ import re
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemesis.schemas import plans
@@ -40,7 +40,7 @@ NAMES = st.text(min_size=1).filter(
 
 @pytest.mark.parametrize("token", TELEMETRY)
 @given(data=st.data())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=25)
 def test_every_observation_comes_back_whole(token: str, data: st.DataObject) -> None:
     observation = data.draw(any_of(TELEMETRY[token].struct))
     assert isinstance(observation, Observation)
@@ -51,7 +51,7 @@ def test_every_observation_comes_back_whole(token: str, data: st.DataObject) -> 
 
 @pytest.mark.parametrize("token", EVENTS)
 @given(data=st.data(), key=NAMES)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=25)
 def test_every_event_comes_back_whole(token: str, data: st.DataObject, key: str) -> None:
     fact = data.draw(any_of(EVENTS[token].struct))
     subject, payload = encode_conclusion(
@@ -78,7 +78,7 @@ def test_every_position_comes_back_whole(struct: type[msgspec.Struct], data: st.
     "struct", [plans.Plan, plans.PlanAnswer, plans.Report, plans.Hello, plans.Plans]
 )
 @given(data=st.data())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=25)
 def test_every_message_to_an_agent_comes_back_whole(
     struct: type[plans.Plan], data: st.DataObject
 ) -> None:

@@ -588,7 +588,7 @@ acts: st.SearchStrategy[Act] = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(acts, max_size=40))
 def test_whatever_happens_the_parts_sum_to_wall_time_and_costs_to_no_more(
     actions: list[Act],

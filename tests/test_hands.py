@@ -155,7 +155,7 @@ def test_the_pauses_that_keep_a_decision_from_being_done_are_named() -> None:
     assert hands.pauses(hands.decisions["llama/2"]) == ["ALL", "node/n1", "node/s0"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(JOBS, st.lists(STEP, max_size=30), st.booleans())
 def test_what_is_due_for_an_actor_is_approved_or_due_or_under_way_for_people(
     job: dict[str, object], steps: list[tuple[object, ...]], at_once: bool

@@ -192,7 +192,7 @@ def _whole(job: JobSubmitted, members: frozenset[int]) -> bool:
     return set(members) == {rank for rank in range(8) if replica_of(job, rank) in kept}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(JOBS, st.lists(STEP, max_size=40), st.booleans())
 def test_no_order_of_events_breaks_the_rules(
     job: dict[str, Any], steps: list[tuple[Any, ...]], at_once: bool
@@ -221,7 +221,7 @@ def check_survivors(cell: Cell) -> None:
             assert not [rank for rank in going_on if exits.get(rank, made_at + 1) <= made_at]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     JOBS,
     st.lists(
@@ -245,7 +245,7 @@ def test_a_rank_that_ended_is_in_no_membership_unless_it_is_started_anew(
     check_survivors(cell)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(JOBS, st.lists(STEP, max_size=30), st.booleans(), st.sampled_from(["act", "shadow"]))
 def test_every_story_ends_with_no_dead_member_or_a_word_to_a_person(
     job: dict[str, Any], steps: list[tuple[Any, ...]], at_once: bool, mode: str
@@ -282,7 +282,7 @@ def test_every_story_ends_with_no_dead_member_or_a_word_to_a_person(
         assert not (members & exited) - answered
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(JOBS, st.lists(STEP, max_size=30), st.booleans(), st.data())
 def test_a_state_restored_anywhere_goes_on_byte_for_byte(
     job: dict[str, Any], steps: list[tuple[Any, ...]], at_once: bool, data: st.DataObject

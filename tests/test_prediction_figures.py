@@ -120,7 +120,7 @@ def test_a_bootstrap_draws_gpus_and_not_steps() -> None:
     assert (drawn == drawn[:, :1]).all()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=30))
 def test_pooled_rates_rise_and_keep_every_event(pairs: list[tuple[int, int]]) -> None:
     positives = np.array([min(pair) for pair in pairs], float)

@@ -89,7 +89,7 @@ def made(name: str) -> Processor:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.one_of(acts, odd, odd), max_size=20), st.data())
 def test_a_copy_restored_anywhere_says_the_same_and_any_fact_is_borne(
     name: str, actions: list[Callable[[Log], Any]], data: st.DataObject

@@ -205,7 +205,7 @@ def read_all(path: Path) -> None:
 
 
 @given(cut=st.integers(min_value=0, max_value=len(RECORDS) * 300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_file_cut_short_anywhere_says_where_it_ends(
     tmp_path_factory: pytest.TempPathFactory, cut: int
 ) -> None:
@@ -221,7 +221,7 @@ def test_a_file_cut_short_anywhere_says_where_it_ends(
 
 
 @given(cut=st.floats(min_value=0, max_value=1, exclude_max=True))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_compressed_file_cut_short_anywhere_is_an_error_with_a_place(
     tmp_path_factory: pytest.TempPathFactory, cut: float
 ) -> None:
@@ -238,7 +238,7 @@ def test_a_compressed_file_cut_short_anywhere_is_an_error_with_a_place(
     at=st.floats(min_value=0, max_value=1, exclude_max=True),
     flip=st.integers(min_value=1, max_value=255),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_changed_byte_after_the_header_is_found_in_its_line(
     tmp_path_factory: pytest.TempPathFactory, at: float, flip: int
 ) -> None:

@@ -40,7 +40,7 @@ def verdicts_of(
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     order=st.permutations(NODES),
     buses=st.lists(st.integers(0x10, 0xEF), min_size=2, max_size=2, unique=True),
@@ -111,7 +111,7 @@ def ranks_of(group: Mapping[str, str]) -> list[int]:
 
 
 @pytest.mark.parametrize("story", sorted(HUNG))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(names=st.permutations(range(8)))
 def test_other_numbers_of_ranks_change_nothing_but_the_numbers(
     story: str, names: list[int]

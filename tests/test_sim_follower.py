@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nemesis.schemas.plans import Placement, Plan, PlanKind, order_of
@@ -94,7 +94,6 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_do(kind: PlanKind) -> Non
     assert todo(job, told) == []
 
 
-@settings(deadline=None)
 @given(st.integers(0, 8))
 def test_an_agent_that_died_half_way_does_what_is_missing_and_no_more(done: int) -> None:
     job = Job(CLUSTER.job, CLUSTER.job_nodes, CLUSTER.ranks_per_node, 1, start_ns=0)

@@ -31,7 +31,7 @@ def test_all_ranks_step_together() -> None:
     assert {rank.step for rank in training.ranks.values()} == {9}
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(20, 3000))
 def test_how_often_one_looks_changes_nothing(quantum_ms: int) -> None:
     often, seldom = job(), job()

@@ -27,7 +27,7 @@ def prepared(layout: Layout) -> tuple[ProgramTable, Broken]:
     return table, nothing_broken(layout, table)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(layouts())
 def test_a_step_in_which_nothing_is_broken_is_finished_by_all(layout: Layout) -> None:
     table, broken = prepared(layout)
@@ -38,7 +38,7 @@ def test_a_step_in_which_nothing_is_broken_is_finished_by_all(layout: Layout) ->
     assert done_ns.max() <= OWN_NS + 6 * MS + LAST_NS
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(layouts(), st.data())
 def test_nobody_waits_but_for_somebody_who_does_not_come(
     layout: Layout, data: st.DataObject

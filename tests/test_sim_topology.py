@@ -22,7 +22,7 @@ def nics(of: Cluster) -> list[str]:
     return [f"nic/{node}/{nic.name}" for node in of.node_names for nic in of.nics_of(node)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(clusters())
 def test_both_ends_of_every_cable_name_each_other(of: Cluster) -> None:
     ports = {each.port: each.peer for switch in of.switches for each in of.ports_of(switch)}
@@ -39,7 +39,7 @@ def test_both_ends_of_every_cable_name_each_other(of: Cluster) -> None:
     assert plugged == {peer: port for port, peer in ports.items() if peer.startswith("nic/")}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(clusters(), st.data())
 def test_a_way_is_an_unbroken_chain_of_cables_and_a_shortest_one(
     of: Cluster, data: st.DataObject
@@ -64,7 +64,7 @@ def test_a_way_is_an_unbroken_chain_of_cables_and_a_shortest_one(
     assert of.path(one, other) == way
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(clusters(), st.data())
 def test_a_way_goes_around_what_failed_or_there_is_none(of: Cluster, data: st.DataObject) -> None:
     one, other = (data.draw(st.sampled_from(nics(of))) for _ in range(2))

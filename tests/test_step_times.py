@@ -126,7 +126,7 @@ def test_times_of_the_whole_job_name_nobody() -> None:
     assert "became slower" in log.verdicts[-1].reason
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     factors=st.lists(st.integers(40, 300), min_size=3, max_size=12),
     scatter=st.integers(1, 12),
@@ -142,7 +142,7 @@ def test_a_stable_spread_is_never_a_straggler(
     assert not told(table, world=len(factors)).verdicts
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(order=st.permutations(range(8)), slow=st.integers(0, 7), offset=st.integers(0, 500))
 def test_other_numbers_for_ranks_and_steps_change_nothing_but_the_names(
     order: list[int], slow: int, offset: int

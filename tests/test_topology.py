@@ -48,13 +48,13 @@ def inventory(node: str = "n1", **fields: object) -> InventoryReported:
     return InventoryReported(node=node, start_ns=1, n=1, at_ns=1, **fields)  # type: ignore[arg-type]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(clusters())
 def test_the_facts_of_a_cluster_give_back_its_links_exactly(of: Cluster) -> None:
     assert topology_of(of).links() == sorted((link.lower, link.upper) for link in of.links())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(clusters(), st.randoms(use_true_random=False))
 def test_the_order_of_facts_and_repetitions_do_not_matter(of: Cluster, random: Random) -> None:
     facts: list[Described] = [*inventories(of), *fabric_inventories(of)]
@@ -65,7 +65,7 @@ def test_the_order_of_facts_and_repetitions_do_not_matter(of: Cluster, random: R
     assert set(first.graph) == set(second.graph)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(clusters(), st.randoms(use_true_random=False))
 def test_other_names_give_the_same_answers_in_other_names(of: Cluster, random: Random) -> None:
     """Relabelling: nodes and switches are names, nothing is read out of them."""

@@ -77,7 +77,8 @@ def run_suite(options: Options, *, jobs_count: int) -> Iterator[ScoredRun]:
         try:
             yield from pool.map(work, seeds)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            # Not left to the interpreter's end: there it races with the pipe that it wakes it by.
+            pool.shutdown(wait=True, cancel_futures=True)
             raise
 
 
@@ -87,7 +88,7 @@ def run_seed(options: Options, seed: int) -> ScoredRun:
     kept = path.with_suffix(SUFFIX).exists() or not options.keep
     if path.exists() and kept:
         with suppress(msgspec.DecodeError):  # a disk that was full: it is run again
-            return msgspec.json.decode(path.read_bytes(), type=ScoredRun)
+            return msgspec.json.decode(_read(path), type=ScoredRun)
     params = options.suite.assumed(load_params(options.params))
     drawn = draw(options.suite, seed, params)
     with tempfile.TemporaryDirectory() as plans:
@@ -117,6 +118,16 @@ def run_seed(options: Options, seed: int) -> ScoredRun:
     result = scored(ledger, run.facts)
     replace_file(path, msgspec.json.encode(result))
     return result
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CannotKeepError(
+            f"cannot read {path}: {error.strerror}",
+            hint="expected a folder of your own: name one with --out",
+        ) from error
 
 
 def folder_of(suite: Suite, params: Path, under: Path) -> Path:

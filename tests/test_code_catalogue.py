@@ -109,6 +109,8 @@ def test_a_code_is_looked_up_by_its_number_and_an_unknown_one_is_said_to_be() ->
     assert "docs.nvidia.com" in told.stdout
     rows = msgspec.json.decode(nemesis("codes", "nic", "--json").stdout)
     assert {row["family"] for row in rows} == {"nic"}
+    for typed in ("xid145", "Xid 145"):
+        assert nemesis("codes", typed).stdout == told.stdout
     unknown = nemesis("codes", "99999")
     assert unknown.returncode == 3
     assert "no code '99999' is known, expected a number" in unknown.stderr

@@ -91,9 +91,11 @@ def test_a_run_is_written_so_that_it_can_be_scored_and_replayed(tmp_path: Path) 
         ('[[assert]]\nfact = "fault_atributed"\n', "no such fact"),
         ('[[assert]]\nfact = "fault_attributed"\nwhere = { clas = "x" }\n', "no field"),
         ("[[assert]]\nat_least = 1\n", "fact"),
+        ('[[assert]]\nfact = "fault_attributed"\nat_most = 0\n', "cannot both hold"),
+        ('[[assert]]\nfact = "fault_attributed"\nnames = "{nic}"\n', "without braces"),
     ],
 )
-def test_an_assertion_that_could_never_fail_is_refused(
+def test_an_assertion_that_could_never_fail_or_never_hold_is_refused(
     tmp_path: Path, text: str, says: str
 ) -> None:
     with pytest.raises(BadScenarioError, match=says):

@@ -1,6 +1,7 @@
 """Promises of published rates: what is drawn comes as often as was counted; a trace is kept."""
 
 import math
+import re
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +25,7 @@ from nemesis.sim.faults.schedule import (
     of_trace,
     read_trace,
 )
+from nemesis.sim.topology.cluster_file import load_cluster
 from tests.commands import nemesis
 
 TRACE = Path(__file__).parent.parent / "data" / "infinitehbd_trace" / "fault_trace.json"
@@ -82,6 +84,17 @@ def test_the_table_counts_what_is_in_the_trace() -> None:
     started = [each for each in read_trace(TRACE) if each.event_type == "fault_start"]
     rows = {row.what: row.count for row in distribution_named("infinitehbd").rows}
     assert Counter(each.what for each in started) == rows
+
+
+def test_the_days_that_the_documentation_replays_hold_faults_of_the_built_in_cluster() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "suites.md").read_text()
+    (shown,) = re.findall(r"--trace \S+ --from-day (\d+) --days (\d+) --faster (\d+)", text)
+    from_day, days, faster = map(float, shown)
+    nodes = load_cluster().node_names
+    found = of_trace(
+        read_trace(TRACE), nodes, Span(from_day=from_day, days=days, faster=faster), seed=7
+    )
+    assert found.scenario.faults
 
 
 def test_a_trace_on_as_many_nodes_as_it_had_keeps_every_fault_and_its_time() -> None:

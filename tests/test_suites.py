@@ -1,5 +1,7 @@
 """Promises of suites: the same runs for anybody, nothing run twice, nothing mixed."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -81,6 +83,26 @@ def test_a_folder_that_takes_no_runs_is_told_with_what_to_do(tmp_path: Path) -> 
     ) as refused:
         next(run_suite(options(tmp_path / "file" / "runs"), jobs_count=1))
     assert "--out" in refused.value.hint
+
+
+def test_processes_of_a_suite_that_fails_end_with_one_line(tmp_path: Path) -> None:
+    folder = folder_of(BASIC, DEFAULT, tmp_path)
+    for seed in (1, 2):
+        (folder / f"{seed:05d}.json").mkdir(parents=True)
+    command = [sys.executable, "-m", "nemesis.cli", "suite", "run", "basic", "--seeds", "2"]
+    command += ["--jobs", "2", "--out", str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith(f"nemesis: cannot read {folder}/00001.json: Is a directory")
+    assert ran.stderr.count("\n") == 1
+
+
+def test_a_folder_of_folders_of_runs_says_which_to_name(tmp_path: Path) -> None:
+    (tmp_path / "basic-0").mkdir()
+    (tmp_path / "basic-0" / "00001.json").write_text("{}")
+    above = nemesis("score", str(tmp_path))
+    assert above.returncode == 2
+    assert f"runs are kept in {tmp_path}/basic-0: name one of these" in above.stderr
 
 
 def test_a_run_that_is_not_there_is_called_so(tmp_path: Path) -> None:

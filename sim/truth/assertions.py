@@ -50,7 +50,11 @@ class Held(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def unknown(assertions: Sequence[Assertion]) -> list[str]:
-    """Facts and fields that no conclusion has: an assertion about them could never fail."""
+    """What is wrong with assertions that could never hold, or never fail.
+
+    Facts and fields that no conclusion has, bounds that exclude each other, and names in braces:
+    `{nic}` stands for a target under `[fault.right]` alone, and no name holds a brace.
+    """
     found: list[str] = []
     for each in assertions:
         kinds = [kind for token, kind in EVENTS.items() if fnmatchcase(token, each.fact)]
@@ -59,6 +63,16 @@ def unknown(assertions: Sequence[Assertion]) -> list[str]:
         for name in each.where:
             if kinds and not any(name in kind.struct.__struct_fields__ for kind in kinds):
                 found.append(f"assert.where: {name!r}: no field of {each.fact}")
+        if "{" in each.names:
+            found.append(
+                f"assert.names: {each.names!r}: expected a pattern as of a shell, without braces:"
+                " *, ? and [...]"
+            )
+        if 0 <= each.at_most < each.at_least:
+            found.append(
+                f"assert: at most {each.at_most} and at least {each.at_least} cannot both hold;"
+                " at_least is 1 where it is left out"
+            )
     return found
 
 

@@ -16,7 +16,7 @@ class NoSuchCodeError(NemesisError):
 
 def codes(
     wanted: Annotated[
-        str, typer.Argument(metavar="[CODE]", help="A number, or xid, sxid, aer, nic.")
+        str, typer.Argument(metavar="[CODE]", help="A number, xid79, or xid, sxid, aer, nic.")
     ] = "",
     json: JsonOption = False,
 ) -> None:
@@ -26,7 +26,10 @@ def codes(
     """
     from nemesis.processors.attribution.code_catalogue import code_rows
 
-    found = [row for row in code_rows() if not wanted or wanted.lower() in (row.code, row.family)]
+    asked = "".join(wanted.lower().split())
+    found = [
+        row for row in code_rows() if asked in ("", row.code, row.family, row.family + row.code)
+    ]
     if json:
         print_json([row._asdict() for row in found])
     else:

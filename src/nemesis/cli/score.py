@@ -30,9 +30,9 @@ def score(
     """Score runs by their ledgers: rates, wrong blame, times, confusion, calibration.
 
     Simulated runs alone have a ledger: of a real one nobody knows the truth. Exit status: 0 scored;
-    1 the score is void, because the parameters have changed since, or the share of attributable
-    faults lies outside its bounds; 2 no run, or a ledger that cannot be read; 4 runs that were made
-    with different parameters.
+    1 the score is void, because the parameters have changed since, the share of attributable
+    faults lies outside its bounds, or a recording is damaged; 2 no run, or a ledger that cannot be
+    read; 4 runs that were made with different parameters.
     """
     from nemesis.sim.params import DEFAULT, load_params
     from nemesis.sim.truth.suites import suites
@@ -67,7 +67,7 @@ def _scored(run: Path, ledger: Path | None) -> "list[ScoredRun]":
         if not kept:
             raise BadLedgerError(
                 f"{run}: no run, expected NAME.ndjson.zst with NAME.ledger.ndjson beside it",
-                hint="`nemesis suite run NAME --keep` and `nemesis sim --record` make such",
+                hint=_where_runs_are(run),
             )
         return kept
     found: list[ScoredRun] = []
@@ -76,3 +76,11 @@ def _scored(run: Path, ledger: Path | None) -> "list[ScoredRun]":
             found.append(scored(*read_pair(each)))
             bar.advance()
     return found
+
+
+def _where_runs_are(folder: Path) -> str:
+    """`nemesis suite run --out FOLDER` makes a folder in it for each suite: one is scored."""
+    suites = [path for path in sorted(folder.iterdir()) if any(path.glob("*.json"))]
+    if suites:
+        return "runs are kept in " + ", ".join(map(str, suites[:3])) + ": name one of these"
+    return "`nemesis suite run NAME --keep` and `nemesis sim --record` make such"

@@ -8,16 +8,21 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nemesis.replay.writer import explained
+from nemesis.replay.writer import exists, explained
 
 
-def expect_writable(*paths: Path | None) -> None:
+def expect_writable(*paths: Path | None, force: bool) -> None:
     """Try the folders of files that are to be written in the end.
 
+    A recording in the place of an older one would be scored by that one's ledger.
+
     Raises:
+        RecordingExistsError: a file is there already, and `force` does not say to replace it.
         CannotWriteError: the folder is not there or takes no file, or a folder has that name.
     """
     for path in filter(None, paths):
+        if path.is_file() and not force:
+            raise exists(path)
         with explained(path):
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

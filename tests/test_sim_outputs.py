@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nemesis.replay.recording import RecordingExistsError
 from nemesis.replay.writer import CannotWriteError
 from nemesis.sim import bundle
 from nemesis.sim.faults.scenario import scenario_named
@@ -28,11 +29,13 @@ def test_a_file_that_cannot_be_written_is_told_before_the_run(tmp_path: Path, op
 def test_trying_leaves_nothing_behind(tmp_path: Path) -> None:
     kept = tmp_path / "run.ndjson"
     kept.write_text("before")
-    expect_writable(kept)
+    expect_writable(kept, force=True)
+    with pytest.raises(RecordingExistsError, match="exists"):
+        expect_writable(kept, force=False)
     assert [path.name for path in tmp_path.iterdir()] == ["run.ndjson"]
     assert kept.read_text() == "before"
     with pytest.raises(CannotWriteError, match="Is a directory"):
-        expect_writable(tmp_path)
+        expect_writable(tmp_path, force=False)
 
 
 @pytest.mark.parametrize("is_there", [False, True])

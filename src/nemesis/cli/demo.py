@@ -60,7 +60,7 @@ def demo(
     from nemesis.sim.outputs import expect_writable
     from nemesis.sim.params import load_params
 
-    expect_writable(ledger)
+    expect_writable(ledger, force=True)
     options = Options(
         cluster=described,
         scenario=scenario_named(scenario),

@@ -50,6 +50,9 @@ def sim(
         Path | None,
         typer.Option(help="Write what a person would have of it: a folder for `nemesis triage`."),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a ledger and a recording that exist.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Break a simulated cluster offline and print what NEMESIS concludes.
@@ -68,7 +71,7 @@ def sim(
 
     if sum(map(bool, (scenario, trace, rates))) != 1:
         raise typer.BadParameter("expected one of --scenario, --trace and --rates")
-    expect_writable(record, ledger)
+    expect_writable(record, ledger, force=force)
     described = load_cluster(cluster or DEFAULT)
     span = Span(from_day=from_day, days=days, faster=faster)
     planned, skipped = _planned(described, scenario, span, trace=trace, rates=rates, seed=seed)

@@ -50,9 +50,7 @@ def sim(
         Path | None,
         typer.Option(help="Write what a person would have of it: a folder for `nemesis triage`."),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a ledger and a recording that exist.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Break a simulated cluster offline and print what NEMESIS concludes.
@@ -84,8 +82,7 @@ def sim(
         print_json(_document(found))
     else:
         _tell(described, planned, found)
-        for what, count in sorted(skipped.items()):
-            say(f"not simulated: {count} x {what}, no kind of fault stands for it")
+        _tell_skipped(skipped)
     raise typer.Exit(0 if found.holds else 1)
 
 
@@ -100,6 +97,11 @@ def _planned(
         return scenario_named(scenario), {}
     schedule = scheduled(cluster, span, trace=trace, rates=rates, seed=seed)
     return schedule.scenario, dict(schedule.skipped)
+
+
+def _tell_skipped(skipped: dict[str, int]) -> None:
+    for what, count in sorted(skipped.items()):
+        say(f"not simulated: {count} x {what}, no kind of fault stands for it")
 
 
 def _keep(found: "WhatIf", record: Path | None, ledger: Path | None) -> None:

@@ -352,19 +352,26 @@ def skipped_by(it: Story, lane: Lane) -> dict[int, str]:
     return lane.fold.skips
 
 
+async def skipping_last(it: Story) -> Lane:
+    """A copy that skipped the last input of the log, on which others died."""
+    for _ in range(DEATHS_MAX):
+        it.end()
+        it.made()
+        it.opened[0].enter(it.log.records[-1])
+    it.end()
+    skipping = await it.begun()
+    skipped_by(it, skipping)
+    return skipping
+
+
 def test_a_copy_that_skipped_what_survives_of_another_ones_answer_must_restore(
     tmp_path: Path,
 ) -> None:
     async def story(it: Story) -> None:
         lane = await it.answering()
         seq = lane.read_seq
-        for _ in range(DEATHS_MAX):
-            it.end()
-            it.made()
-            it.opened[0].enter(it.log.records[-1])
-        it.end()
-        skipping = await it.begun()
-        assert skipped_by(it, skipping).keys() == {seq}
+        skipping = await skipping_last(it)
+        assert skipping.fold.skips.keys() == {seq}
         it.survives(lane)
         it.breaks()
         with pytest.raises(StaleCopyError, match=rf"^counting: another copy answered input {seq}$"):
@@ -376,13 +383,8 @@ def test_a_copy_that_skipped_what_survives_of_another_ones_answer_must_restore(
 def test_a_copy_whose_skip_is_in_force_goes_on_behind_what_survived(tmp_path: Path) -> None:
     async def story(it: Story) -> None:
         seq = (await it.answering()).read_seq
-        for _ in range(DEATHS_MAX):
-            it.end()
-            it.made()
-            it.opened[0].enter(it.log.records[-1])
-        it.end()
-        skipping = await it.begun()
-        assert skipped_by(it, skipping).keys() == {seq}
+        skipping = await skipping_last(it)
+        assert skipping.fold.skips.keys() == {seq}
         await skipping.committer.flush()
         assert position_of(it.log.last(CURSOR)).skipped_seq == seq
         later = it.line(skipping, "ok")

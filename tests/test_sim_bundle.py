@@ -144,6 +144,17 @@ def test_triage_of_the_bundle_names_whom_the_live_run_names_or_nobody(
     assert bool(named) is (scenario != "leaf-port-down"), "only a switch tells of its ports"
 
 
+def test_triage_of_a_bundle_names_the_cycle_of_an_inverted_order(tmp_path: Path) -> None:
+    bundle = incident(tmp_path, lambda job: job.stray(5, "order"), tp=4, pp=2)
+    answer = triage_paths([bundle])
+    assert answer.unread == []
+    assert answer.fault_class == "desync"
+    assert [each.id for each in answer.culprits] == ["rank/job/5"]
+    assert "ranks 4, 5, 6, 7, 12, 13, 14, 15 of job wait for each other" in answer.reason
+    words = [path.read_text() for path in bundle.rglob("rank_?.stderr")]
+    assert all("Watchdog caught collective operation timeout" in each for each in words)
+
+
 def test_a_bundle_is_never_mixed_with_what_lies_there(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     asked = nemesis("sim", "--scenario", "desync", "--bundle", str(tmp_path))
@@ -176,6 +187,20 @@ def test_torchs_own_analyzer_reports_the_mismatch_of_a_desync(
 ) -> None:
     said = analyzed(incident(tmp_path, lambda job: job.stray(5, differs_in)))
     assert f"Culprit rank 5; Error type: {error}" in said
+
+
+@needs_analyzer
+def test_torchs_own_analyzer_finds_an_inverted_order_twice_and_no_cycle(tmp_path: Path) -> None:
+    """As of the real dumps in data/fr_samples/order_inversion: each group misses who is in the
+    other."""
+    bundle = incident(tmp_path, lambda job: job.stray(5, "order"), only_active=True, ep=8)
+    named = re.findall(
+        r"group info: \d+:(\w+)\ncollective: .*\nmissing ranks: \{(.*)\}", analyzed(bundle)
+    )
+    assert named == [
+        ("DATA_PARALLEL_GROUP_WITH_CP", "5"),
+        ("EXPERT_MODEL_PARALLEL_GROUP", "0, 1, 2, 3, 4, 6, 7"),
+    ]
 
 
 @needs_analyzer

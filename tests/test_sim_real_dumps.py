@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from nemesis.producers.flight_recorder import read_dump
+from nemesis.sim.jobs.inversions import enqueued_last, inverted
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.layout import KIND_INDEX, Kind, Layout
 from nemesis.sim.jobs.program import Operation, Program
@@ -197,6 +198,26 @@ def test_a_gloo_job_of_pairs_stalls_in_the_groups_of_its_real_dumps(
             rank: int(table.collectives[KIND_INDEX[kind], 0, last[rank] + 1])
             for rank in ranks
             if rank in alive
+        }
+        assert lagging(counts) == lag, ranks
+
+
+def test_an_inverted_order_leaves_each_group_behind_where_its_real_dumps_do() -> None:
+    table = ProgramTable((GLOO_STEP,))
+    broken = nothing_broken(PAIRS, table)
+    broken.strays_ns[CULPRIT], broken.inverts[CULPRIT] = 0, True
+    own_ns = np.full(4, SECOND, np.int64)
+    standing = Solver(PAIRS, table, 1).solve(np.zeros(4, np.int64), own_ns, broken, 0)
+    programs = [inverted(GLOO_STEP, 0) if rank == CULPRIT else GLOO_STEP for rank in range(4)]
+    position = standing.position(10 * SECOND).tolist()
+    for ranks, lag in gloo_lags("order_inversion").items():
+        kind: Kind = "world" if len(ranks) == 4 else "tp"
+        counts = {
+            rank: sum(
+                each.kind == kind for each in program[: enqueued_last(program, position[rank]) + 1]
+            )
+            for rank, program in enumerate(programs)
+            if rank in ranks
         }
         assert lagging(counts) == lag, ranks
 

@@ -129,6 +129,7 @@ FAULTS: dict[str, Callable[[Job], object]] = {
     "dead": lambda job: job.kill(5, -9),
     "another operation": lambda job: job.stray(5, "operation"),
     "another size": lambda job: job.stray(5, "size"),
+    "another order": lambda job: job.stray(5, "order"),
 }
 
 

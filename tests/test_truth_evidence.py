@@ -138,6 +138,38 @@ def test_a_dump_that_nobody_wrote_shows_nothing(tmp_path: Path) -> None:
     assert found.attributable is False
 
 
+def test_an_order_of_calls_inverted_between_two_groups_can_be_known_and_acquits_the_peers(
+    tmp_path: Path,
+) -> None:
+    job = replace(CLUSTER.job, nodes=4, tp=8)
+    cluster = replace(CLUSTER, jobs=(job,))
+    plan = planned("desync", after_s=6.0, node="n002", gpu=3, differs_in="order")
+    (inverts,) = plan_faults(cluster, [plan], 7)
+    (found,) = weighed(
+        cluster,
+        [inverts],
+        (),
+        PARAMS,
+        seed=7,
+        folder=tmp_path,
+        start_ns=START_NS,
+        quantum_ns=SECOND,
+    )
+    assert found.attributable
+    assert {inverts.evidence[place].sign for place in found.delivered} <= {
+        "last_enqueued",
+        "started",
+    }
+    peers = {f"rank/llama/{rank}" for rank in range(8, 16)} - {found.culprit}
+    assert peers <= set(found.innocent)
+    assert [each.component for each in found.chain][:4] == [
+        "program/llama",
+        found.culprit,
+        found.culprit,
+        "job/llama",
+    ]
+
+
 def test_nothing_is_said_of_a_fault_of_which_no_evidence_is_expected(tmp_path: Path) -> None:
     assert weigh(fault("xid79"), tmp_path).attributable is None
 

@@ -1,7 +1,6 @@
-"""What the course of collectives tells: who broke the order, is late, or has a GPU that is."""
+"""What the course of collectives tells: who is late, or has a GPU that is."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from nemesis.processors.attribution.wait_graph import Group, Seen, pending
@@ -22,19 +21,6 @@ class Late(NamedTuple):
     lag_ns: int
     late_count: int
     judged_count: int
-
-
-def order_breaker(cycle: Sequence[int], seen: Mapping[int, Seen]) -> int | None:
-    """The one rank of a cycle whose last call does not follow on the one before as it used to."""
-    odd = [rank for rank in cycle if rank in seen and _breaks_order(seen[rank])]
-    return odd[0] if len(odd) == 1 else None
-
-
-def _breaks_order(seen: Seen) -> bool:
-    calls = sorted((at_ns, group.name) for group in seen.groups for _, at_ns in group.arrivals)
-    names = [name for _, name in calls]
-    follows = list(pairwise(names))
-    return len(follows) > 1 and follows[-1] not in follows[:-1]
 
 
 def not_started(seen: Mapping[int, Seen], groups: Sequence[Group]) -> list[int]:

@@ -4,7 +4,8 @@ Why: all ranks report the same timeout, and most analysers name a victim. How: a
 ranks call differently is a fault of the program; else the ranks that are waited for and wait for
 nobody are the cause, all of them at once, so that a second culprit does not hide behind the first;
 ranks that wait for each other called their groups in another order. Where nothing hangs, a rank
-that arrives last time after time is a straggler. Not here: who waits for whom (wait_graph.py).
+that arrives last time after time is a straggler. Not here: who waits for whom (wait_graph.py), and
+who of a cycle broke the order (crossed_calls.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,9 @@ from typing import Final
 import networkx as nx
 
 from nemesis.processors.attribution import wanted
-from nemesis.processors.attribution.arrivals import late_rank, not_started, order_breaker
+from nemesis.processors.attribution.arrivals import late_rank, not_started
 from nemesis.processors.attribution.calls import differing_call
+from nemesis.processors.attribution.crossed_calls import crossed_calls, in_cycles
 from nemesis.processors.attribution.findings import RANK_LATE, RANK_STUCK, UNEXPLAINED, Finding
 from nemesis.processors.attribution.moments import Progress, progress_of
 from nemesis.processors.attribution.recorder_findings import (
@@ -48,6 +50,9 @@ def judge_collectives(job: str, seen: Mapping[int, Seen]) -> Finding | None:
     differing = differing_call(job, seen, groups)
     if differing is not None:
         return differing
+    crossed = crossed_calls(job, seen, groups)
+    if crossed is not None:
+        return crossed
     waits = wait_graph(seen, groups)
     if waits.graph.number_of_edges() or waits.stalled:
         return _stuck(job, seen, groups, waits)
@@ -109,7 +114,7 @@ def _stuck(
     if blamed:
         return _blamed(job, seen, groups, waits, blamed=blamed, says=says, waiting=waiting)
     if cycles:
-        return _in_cycles(job, seen, waits, cycles, says)
+        return in_cycles(job, seen, groups, waits, cycles=cycles, says=says)
     reason = f"the others of {job} wait for {named(alone)}, of whom no recorder was read"
     return recorder_finding(
         job,
@@ -121,47 +126,6 @@ def _stuck(
         level=UNEXPLAINED,
         missing=_dumps_of(alone),
     )
-
-
-def _in_cycles(
-    job: str,
-    seen: Mapping[int, Seen],
-    waits: Waits,
-    cycles: Sequence[Sequence[int]],
-    says: Mapping[int, str],
-) -> Finding:
-    """Ranks that wait for each other: the one that left the order of its earlier steps."""
-    breakers = [order_breaker(ranks, seen) for ranks in cycles]
-    odd = sorted(rank for rank in breakers if rank is not None)
-    rings = "; ".join(" -> ".join(map(str, _ring(waits, ranks))) for ranks in cycles[:NAMED_MAX])
-    reason = f"{named(cycles[0])} of {job} wait for each other in different groups ({rings})"
-    if odd:
-        reason += f": {named(odd)} broke the order of its own earlier steps"
-    because = "each of them waits in a call of its own for one that the other has not made"
-    ruled_out = [acquitted("the GPUs and the network of these ranks", because, cycles[0][0], seen)]
-    kept = sorted(rank for ranks in cycles for rank in ranks if rank not in odd)
-    if odd and kept:
-        because = "the order of its calls is that of its earlier steps"
-        ruled_out.append(acquitted(named(kept), because, kept[0], seen))
-    return recorder_finding(
-        job,
-        seen,
-        odd,
-        "desync",
-        reason=reason,
-        says=says,
-        level=RANK_STUCK,
-        missing=() if odd else (wanted.PYTHON_STACK,),
-        ruled_out=ruled_out,
-    )
-
-
-def _ring(waits: Waits, ranks: Sequence[int]) -> list[int]:
-    """A way through the waiting that comes back to where it began: its ranks, the first twice."""
-    edges = nx.find_cycle(waits.graph, ranks[0])
-    ring = [node for node, _ in edges if isinstance(node, int)]
-    first = ring.index(min(ring))
-    return [*ring[first:], *ring[: first + 1]]
 
 
 def _is_old(seen: Seen) -> bool:

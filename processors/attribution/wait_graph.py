@@ -136,9 +136,9 @@ def wait_graph(seen: Mapping[int, Seen], groups: list[Group]) -> Waits:
     graph: nx.DiGraph[int | Hub] = nx.DiGraph()
     stalled: set[int] = set()
     for group in groups:
-        for collective, stuck in _stuck_in(group, seen):
+        for collective, stuck in stuck_in(group, seen):
             hub = Hub(group.name, collective)
-            due = _not_arrived(group, collective, stuck, seen)
+            due = not_arrived(group, collective, stuck, seen)
             done = [] if due else _peers_done(group, collective, seen)
             first_ns = min(done, default=None)
             stalled.update(rank for rank in stuck if _is_behind(seen[rank], first_ns))
@@ -160,7 +160,7 @@ def _waits(graph: "nx.DiGraph[int | Hub]", rank: int) -> bool:
     return rank in graph and graph.out_degree(rank) > 0
 
 
-def _stuck_in(group: Group, seen: Mapping[int, Seen]) -> list[tuple[int, dict[int, OperationSeen]]]:
+def stuck_in(group: Group, seen: Mapping[int, Seen]) -> list[tuple[int, dict[int, OperationSeen]]]:
     """The ranks stuck in each collective of a group, the earliest collectives first."""
     stuck: dict[int, dict[int, OperationSeen]] = {}
     for rank, digest in group.digests.items():
@@ -170,7 +170,7 @@ def _stuck_in(group: Group, seen: Mapping[int, Seen]) -> list[tuple[int, dict[in
     return sorted(stuck.items())[:HUBS_MAX]
 
 
-def _not_arrived(
+def not_arrived(
     group: Group, collective: int, stuck: Mapping[int, OperationSeen], seen: Mapping[int, Seen]
 ) -> list[int]:
     """Members that have not enqueued the collective, as far as their recorders can tell."""

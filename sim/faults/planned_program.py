@@ -27,7 +27,8 @@ class Desync(OnRank, kw_only=True, frozen=True, tag="desync"):
     )
 
     differs_in: Literal["operation", "size", "order", "absent"] = "operation"
-    """absent: it never calls it, and computes on."""
+    """absent: it never calls it, and computes on; order: it calls two of its groups the other way
+    round, or, of a job that is one group, skips a call."""
 
 
 class IllegalAccess(Planned, kw_only=True, frozen=True, tag="illegal-access"):

@@ -9,6 +9,7 @@ from random import Random
 from typing import Final
 
 from nemesis.schemas.components import node as node_name
+from nemesis.schemas.components import rank as rank_name
 from nemesis.sim.faults.course import Course
 from nemesis.sim.faults.gpu import SIGABRT, dies, stops
 from nemesis.sim.faults.planned_program import (
@@ -22,14 +23,18 @@ from nemesis.sim.faults.planned_program import (
 )
 from nemesis.sim.faults.symptoms import ContextLost, RankDies, RankPrints, RankReads, RankStrays
 from nemesis.sim.faults.target import MS, Target
+from nemesis.sim.jobs.layout import Kind, Layout
 
 SIGKILL: Final = 9
-_SHOWN: Final = {
-    "operation": "op",
-    "order": "op",
-    "size": "input_sizes",
-    "absent": "last_enqueued",
+_SHOWN: Final[dict[str, tuple[str, ...]]] = {
+    "operation": ("op",),
+    "order": ("op",),
+    "size": ("input_sizes",),
+    "absent": ("last_enqueued",),
 }
+_SHOWN_INVERTED: Final = ("last_enqueued", "started")
+"""Who waits in the second group has not called the first, or has called and not begun it."""
+PEERS_MAX: Final = 8
 
 
 def rank_exit(planned: RankExit, target: Target, random: Random) -> Course:
@@ -49,13 +54,35 @@ def desync(planned: Desync, target: Target, random: Random) -> Course:
         "order": "calls the collectives in another order",
         "absent": "never calls the next collective",
     }[planned.differs_in]
+    shown = _SHOWN[planned.differs_in]
+    peers = _model_peers(target) if planned.differs_in == "order" else []
     course.because(f"program/{target.job}", "takes a branch on one rank alone")
     course.because(target.rank_name, does)
+    if peers:
+        course.because(target.rank_name, "waits in one group for those who wait for it in another")
+        shown = _SHOWN_INVERTED
     course.because(f"job/{target.job}", "all its ranks wait")
     course.at(0, RankStrays(target.rank, planned.differs_in))
-    course.shows("collective", _SHOWN[planned.differs_in], shows="differs", row=target.rank)
+    for sign in shown:
+        course.shows("collective", sign, shows="differs", row=target.rank)
     course.blames_not([target.gpu_name, node_name(target.node)])
+    course.blames_not(peers, "waits in one group while it is waited for in another")
     return course
+
+
+def _model_peers(target: Target) -> list[str]:
+    """The first few ranks that share several groups with it; none where there is one group."""
+    job = target.cluster.job_on(target.node)
+    if job is None:
+        return []
+    world = target.cluster.world_of(job)
+    layout = Layout(world, tp=job.tp, cp=job.cp, pp=job.pp, ep=job.ep)
+    kinds: tuple[Kind, ...] = ("tp", "ep", "mp", "dp_cp")
+    kind = next((each for each in kinds if layout.size(each) > 1), None)
+    if layout.is_plain or kind is None:
+        return []
+    ranks = layout.group_of(target.rank, kind).ranks
+    return [rank_name(job.name, rank) for rank in ranks if rank != target.rank][:PEERS_MAX]
 
 
 def illegal_access(planned: IllegalAccess, target: Target, random: Random) -> Course:

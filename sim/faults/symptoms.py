@@ -48,7 +48,7 @@ class RankStrays(msgspec.Struct, frozen=True):
 
     rank: int
     differs_in: Literal["operation", "size", "order", "absent"]
-    """absent: it never calls it."""
+    """absent: it never calls it; order: where its job has several groups, the one after first."""
 
 
 class ContextLost(msgspec.Struct, frozen=True):

@@ -74,6 +74,7 @@ class Crews:
             stopped_ns=np.where(there, table.stopped_ns, 0),
             halted_ns=table.halted_ns,
             strays_ns=table.strays_ns,
+            inverts=table.inverts(),
             cut=self._cut_of(crew.number, crew.ranks),
         )
 
@@ -87,6 +88,8 @@ class Crews:
         last_ns = self._last_ns * (1000 + self._congestion[number]) // 1000
         ready_ns = self._ready_ns(number, ranks)
         due_ns = NEVER_NS if ready_ns == NEVER_NS else ready_ns + last_ns
+        if (self._table.strays_ns[ranks] < due_ns).any():
+            due_ns = NEVER_NS
         return Crew(number, ranks, due_ns, last_ns)
 
     def _ready_ns(self, crew: int, ranks: Ranks) -> int:
@@ -96,7 +99,6 @@ class Crews:
             (table.stage[ranks] == RUNNING).all()
             and (table.crew[ranks] == crew).all()
             and (table.step[ranks] == table.step[ranks[0]]).all()
-            and (table.strays_ns[ranks] == NEVER_NS).all()
         )
         ready_ns = int(table.ready_ns[ranks].max())
         if not together or ready_ns >= NEVER_NS or self._is_parted(crew, ranks):

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from nemesis.sim.jobs.inversions import inverted
 from nemesis.sim.jobs.layout import KIND_INDEX, KINDS, Kind, Layout
 from nemesis.sim.jobs.program import Message, Operation, Program
 
@@ -131,15 +132,18 @@ class EntriesOfRanks:
         sending = {each.kind for program in programs for each in program if each.messages}
         self._sending: Final[list[Kind]] = [kind for kind in KINDS if kind in sending]
 
-    def of(self, rank: int) -> StepEntries:
-        """The entries of a rank's step."""
+    def of(self, rank: int, inverted_at: int = -1) -> StepEntries:
+        """The entries of a rank's step; `inverted_at`: where it calls the next operation first."""
         stage = int(self._layout.stages[rank])
         places: dict[Kind, tuple[int, int]] = {
             kind: self._place(kind, rank) for kind in self._sending
         }
-        key = (stage, *(place for place, _ in places.values()))
+        key = (stage, inverted_at, *(place for place, _ in places.values()))
         if key not in self._made:
-            self._made[key] = StepEntries(self._programs[stage], places)
+            program = self._programs[stage]
+            if inverted_at >= 0:
+                program = inverted(program, inverted_at)
+            self._made[key] = StepEntries(program, places)
         return self._made[key]
 
     def _place(self, kind: Kind, rank: int) -> tuple[int, int]:

@@ -204,8 +204,13 @@ class Job:
         self.table.strays[number] = differs_in
         if differs_in == "absent":
             self.halt(number)
-        else:
-            self.table.strays_ns[number] = self._now_ns
+            return
+        due_ns = self.due_ns
+        self.table.strays_ns[number] = self._now_ns
+        self._moved()
+        passes = not self.layout.is_plain and not self.standings.now().strays[number]
+        if passes and due_ns < NEVER_NS:  # it is through with its calls: it strays in the next step
+            self.table.strays_ns[number] = due_ns
             self._moved()
 
     def delay(self, number: int, delay_ns: int, waits_for: str = "") -> None:

@@ -3,6 +3,7 @@
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nemesis.schemas.plans import RankStage
 from nemesis.sim.jobs.layout import Ranks
@@ -71,6 +72,12 @@ class RankTable:
         """In what its next collective differs from that of the others: operation, size, dtype or
         order; or absent: it never calls it."""
         self.returncodes: Final[dict[int, int]] = {}
+
+    def inverts(self) -> NDArray[np.bool_]:
+        """For each rank: whether it calls its groups in another order than the others."""
+        found = np.zeros(len(self.places), np.bool_)
+        found[[rank for rank, how in self.strays.items() if how == "order"]] = True
+        return found
 
     def crew_of(self, epoch: int, members: frozenset[int]) -> int:
         """The place in `crews` of an epoch and its members."""

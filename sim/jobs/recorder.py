@@ -20,7 +20,7 @@ from nemesis.producers.origin import Origin
 from nemesis.producers.recorder_digest import Counters, Entry, Membership, digests
 from nemesis.schemas.observed import CollectiveRecorded
 from nemesis.schemas.rank_ranges import format_ranks
-from nemesis.sim.jobs.entries import StepEntry
+from nemesis.sim.jobs.entries import StepEntries, StepEntry
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.layout import DESCRIPTIONS, KIND_INDEX, KINDS, Kind, Layout
 from nemesis.sim.jobs.program import Operation
@@ -122,6 +122,7 @@ class _Part(NamedTuple):
     """A rank's way through one step."""
 
     step: int
+    planned: StepEntries
     operations_count: int
     """Enqueued; of these its GPU came to, and saw the end of, the first so many."""
     came_count: int
@@ -182,11 +183,11 @@ class Ring:
         )
 
     def _kept(self) -> Iterator[tuple[_Part, StepEntry, int]]:
-        counts = [self._step.ends[part.operations_count] for part in self._parts]
+        counts = [part.planned.ends[part.operations_count] for part in self._parts]
         left = max(0, sum(counts) - self._settings.capacity)
         for part, count in zip(self._parts, counts, strict=True):
-            for at, planned in enumerate(islice(self._step.entries, left, count), left):
-                yield part, planned, part.step * len(self._step.entries) + at
+            for at, planned in enumerate(islice(part.planned.entries, left, count), left):
+                yield part, planned, part.step * len(part.planned.entries) + at
             left = max(0, left - count)
 
     def config(self) -> dict[str, Any]:
@@ -217,17 +218,18 @@ class Ring:
         done_ns = standing.done_ns[:, self._rank].tolist()
         came_count = bisect_right(came_ns, self._now_ns)
         stands = came_count and done_ns[came_count - 1] == NEVER_NS
+        inverted_at = self._job.standings.inverted_at(self._rank, standing)
+        strays = standing.strays[self._rank] and stands and inverted_at < 0
         return _Part(
             step,
+            self._job.entries.of(self._rank, inverted_at),
             operations_count,
             came_count,
             bisect_right(done_ns, self._seen_ns),
             came_ns,
             done_ns,
             came_ns[came_count - 1] if came_count else self._now_ns,
-            self._job.table.strays.get(self._rank, "")
-            if standing.strays[self._rank] and stands
-            else "",
+            self._job.table.strays.get(self._rank, "") if strays else "",
         )
 
     def _counters(self, kind: Kind) -> Counters:
@@ -244,7 +246,7 @@ class Ring:
         return Counters(enqueued, started if self._settings.is_timed else -1, completed)
 
     def _seq_after(self, kind: Kind, part: _Part, operations_count: int, before: int) -> int:
-        newest = self._step.newest(kind, operations_count)
+        newest = part.planned.newest(kind, operations_count)
         return before if newest is None else self._seq(newest, part.step)
 
     def _seq(self, entry: StepEntry, step: int) -> int:
@@ -257,7 +259,10 @@ class Ring:
         started_ns = part.came_ns[at] if came and has_work and self._settings.is_timed else None
         completed_ns = part.done_ns[at] if at < part.done_count and has_work else None
         state = "started" if started_ns is not None else "scheduled"
-        collectives, p2p, calls = self._step.counts(planned.kind)
+        collectives, p2p, calls = part.planned.counts(planned.kind)
+        # what is enqueued ahead comes one after the other, however quickly
+        ahead_ns = min(part.stood_ns + at + 1 - part.came_count, self._now_ns)
+        created_ns = part.came_ns[at] if came else ahead_ns
         entry = Entry(
             record_id=record_id,
             pg_id=KIND_INDEX[planned.kind],
@@ -269,7 +274,7 @@ class Ring:
             input_sizes=planned.sizes_in,
             output_sizes=planned.sizes_out,
             input_dtypes=planned.dtypes,
-            time_created_ns=part.came_ns[at] if came else part.stood_ns,
+            time_created_ns=created_ns,
             time_discovered_started_ns=started_ns,
             time_discovered_completed_ns=completed_ns,
             state="completed" if completed_ns is not None else state,
@@ -311,7 +316,7 @@ def strayed(operation: Operation, differs_in: str) -> Operation:
             other = "all_reduce" if operation.name == "_all_gather_base" else "_all_gather_base"
             return replace(operation, name=other)
         case "order":
-            # torch, ProcessGroupNCCL::_reduce_scatter_base
+            # of a job of one group. torch, ProcessGroupNCCL::_reduce_scatter_base
             after = "all_to_all" if operation.name == "_reduce_scatter_base" else None
             return replace(operation, name=after or "_reduce_scatter_base")
         case "size":

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from nemesis.sim.jobs.inversions import invertible
 from nemesis.sim.jobs.layout import Kind, Layout, Ranks
 from nemesis.sim.jobs.program import PPM
 from nemesis.sim.jobs.rings import Pattern
@@ -39,6 +40,8 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
     """When its host enqueued the last time."""
     strays_ns: Ranks
     """From when on its next collective is not that of the others."""
+    inverts: Flags
+    """Whether it strays by calling two groups in the opposite order, where that is felt."""
     cut: dict[Use, Flags]
     """What is crossed by something cut, by row of groups, of exchanges by rank (Network)."""
 
@@ -73,6 +76,7 @@ class Solver:
     def __init__(self, layout: Layout, table: ProgramTable, microbatches: int) -> None:
         self._layout: Final = layout
         self._table: Final = table
+        self._invertible: Final = invertible(layout, table)
         # of a step's time the pipeline spends this much filling and draining
         self._scale: Final = (microbatches, microbatches + layout.pp - 1)
 
@@ -82,7 +86,7 @@ class Solver:
         `began_ns`, `own_ns`: when each rank began the step and how long it computes in it;
         `last_ns`: how long the step's last collective of all takes.
         """
-        run = _Run(self._layout, self._table, broken)
+        run = _Run(self._layout, self._table, broken, self._invertible)
         parts, whole = self._scale
         run.start(began_ns, own_ns * parts // whole, last_ns)
         while run.turn():
@@ -93,10 +97,13 @@ class Solver:
 class _Run:
     """One step under way."""
 
-    def __init__(self, layout: Layout, table: ProgramTable, broken: Broken) -> None:
+    def __init__(
+        self, layout: Layout, table: ProgramTable, broken: Broken, invertible: Flags
+    ) -> None:
         self._layout = layout
         self._table = table
         self._broken = broken
+        self._invertible = invertible
         self._stages = layout.stages
         world = layout.world
         self._position = np.zeros(world, np.int64)
@@ -179,7 +186,8 @@ class _Run:
                 number = self._table.messages[message, self._stages, self._position]
                 posts = here & (number > 0)
                 posted_ns[message, number[posts], self._ranks[posts]] = arrives_ns[posts]
-        self._strays |= comes & ~exchanges & (arrives_ns >= self._broken.strays_ns)
+        may = ~self._broken.inverts | self._invertible[self._stages, self._position]
+        self._strays |= comes & ~exchanges & may & (arrives_ns >= self._broken.strays_ns)
 
     def _collective(self, use: Use, at: Flags, done_ns: Ranks) -> None:
         kind = use[0]
@@ -250,6 +258,7 @@ def nothing_broken(layout: Layout, table: ProgramTable) -> Broken:
         stopped_ns=np.full(world, NEVER_NS, np.int64),
         halted_ns=np.full(world, NEVER_NS, np.int64),
         strays_ns=np.full(world, NEVER_NS, np.int64),
+        inverts=np.zeros(world, np.bool_),
         cut={
             (kind, pattern): np.zeros(
                 world if pattern == "exchange" else len(layout.members[kind]), np.bool_

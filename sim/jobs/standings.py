@@ -5,6 +5,7 @@ from typing import Final
 import numpy as np
 
 from nemesis.sim.jobs.crews import Crew, Crews
+from nemesis.sim.jobs.inversions import enqueued_last, inverted
 from nemesis.sim.jobs.layout import Layout, Ranks
 from nemesis.sim.jobs.ranks import NEVER_NS, RankTable
 from nemesis.sim.jobs.stall import Solver, Standing, merged, nothing_broken
@@ -79,8 +80,19 @@ class Standings:
             # gradients are handed over as they come: its host is not ahead of its GPU
             return 0 if standing.arrived_ns[0, rank] <= now_ns else -1
         position = int((standing.done_ns[:, rank] <= now_ns).sum())
+        at = self.inverted_at(rank, standing)
+        if at >= 0:
+            program = self._programs.programs[int(self._layout.stages[rank])]
+            return enqueued_last(inverted(program, at), position)
         limit = int(self._programs.host_limit[self._layout.stages[rank], position])
         return min(limit, int(standing.host_last[rank]))
+
+    def inverted_at(self, rank: int, standing: Standing) -> int:
+        """Where a rank calls the next operation first, and waits in it; -1: nowhere."""
+        strays = standing.strays[rank] and self._table.strays.get(rank) == "order"
+        if not strays or self._layout.is_plain:
+            return -1
+        return int((standing.done_ns[:, rank] < NEVER_NS).sum())
 
     def _solve(self, crew: Crew) -> Standing:
         began_ns, compute_ns = self._table.began_ns, self._table.compute_ns

@@ -1,0 +1,92 @@
+"""Promises of calls in another order: the cycle is found, and who broke the order or nobody named.
+
+Digests are those of simulated recorders: jobs of any layout in which one rank calls two of its
+groups the other way round, or in which something else holds all others up.
+"""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nemesis.processors.attribution.collectives import judge_collectives
+from nemesis.processors.attribution.crossed_calls import crossed_calls
+from nemesis.processors.attribution.wait_graph import Seen, groups_of
+from nemesis.producers.origin import Origin
+from nemesis.schemas.components import rank as rank_name
+from nemesis.sim.jobs.job import Job
+from nemesis.sim.jobs.recorder import recorded
+from tests.simulated_jobs import MS, SECOND, job_of, trained
+
+LATER_NS = 60 * SECOND
+LAYOUTS: list[dict[str, Any]] = [
+    {"tp": 2},
+    {"tp": 8},
+    {"pp": 2},
+    {"cp": 2},
+    {"ep": 8},
+    {"tp": 4, "pp": 2},
+    {"tp": 2, "ep": 2},
+    {"tp": 2, "ep": 4, "pp": 2},
+]
+
+
+def seen_of(job: Job) -> dict[int, Seen]:
+    """What each rank's recorder holds a while later."""
+    trained(job, LATER_NS)
+    facts = (recorded(Origin("n0", start_ns=0), job, rank, LATER_NS) for rank in job.ranks)
+    return {
+        each.rank: Seen("f", 1, each.node, LATER_NS, 0, each.entry_count, False, each.groups)
+        for each in facts
+    }
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(LAYOUTS), st.integers(0, 15), st.integers(2_000, 2_950))
+def test_who_calls_two_groups_in_another_order_is_named_or_nobody(
+    layout: dict[str, Any], rank: int, at_ms: int
+) -> None:
+    job = trained(job_of(2, **layout), at_ms * MS)
+    job.stray(rank, "order")
+    found = judge_collectives(job.name, seen_of(job))
+    assert found is not None
+    assert found.fault_class == "desync"
+    assert "wait for each other in different groups" in found.reason
+    assert f" {rank}," in found.reason or f" {rank} " in found.reason
+    assert set(found.culprits) <= {rank_name(job.name, rank)}
+
+
+@pytest.mark.parametrize("layout", [each for each in LAYOUTS if each != {"tp": 2, "ep": 2}])
+def test_who_has_the_order_of_most_is_not_named(layout: dict[str, Any]) -> None:
+    job = trained(job_of(2, **layout), 2_300 * MS)
+    job.stray(5, "order")
+    found = judge_collectives(job.name, seen_of(job))
+    assert found is not None
+    assert found.culprits == (rank_name(job.name, 5),)
+
+
+def test_of_two_who_share_all_groups_nobody_can_say_who_broke_the_order() -> None:
+    job = trained(job_of(2, tp=2, ep=2), 2_300 * MS)
+    job.stray(5, "order")
+    found = judge_collectives(job.name, seen_of(job))
+    assert found is not None
+    assert (found.verdict, found.culprits) == ("class-only", ())
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(LAYOUTS),
+    st.sampled_from(["stick", "halt", "blind"]),
+    st.integers(0, 15),
+    st.integers(2_000, 2_950),
+)
+def test_ranks_that_keep_the_order_wait_for_each_other_in_no_cycle(
+    layout: dict[str, Any], what: str, rank: int, at_ms: int
+) -> None:
+    job = trained(job_of(2, **layout), at_ms * MS)
+    getattr(job, what)(rank)
+    if what == "blind":
+        job.halt(rank)
+    seen = seen_of(job)
+    assert crossed_calls(job.name, seen, groups_of(seen)) is None

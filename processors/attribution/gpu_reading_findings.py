@@ -2,7 +2,8 @@
 
 Why: a gauge means something only beside those of its neighbours. How: of GPUs that are all busy the
 one whose clock is far below the others' is slow, and hot if it is also the hottest; links that are
-down on one GPU and up on the rest are its own; the last Xid that a monitor keeps is read like one
+down on one GPU and up on the rest are its own; one that may draw less power than others of its make
+and draws all of that is held back by it; the last Xid that a monitor keeps is read like one
 of the kernel's, with less certainty, because nobody says when it was.
 """
 
@@ -13,6 +14,7 @@ from typing import Final
 from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import (
     DRIVER_HUNG,
+    GPU_SHOWS,
     MEMORY_CONTAINED,
     NVLINK_FATAL,
     STRAGGLER,
@@ -30,6 +32,14 @@ BUSY_PERCENT_MIN: Final = 50
 SLOW_SHARE: Final = 0.85  # of the others' clock; boost clocks of healthy GPUs lie within 5 %
 HOT_C: Final = 8  # above the others; places in one chassis differ by less
 LINKS_FEW: Final = 4
+CAPPED_SHARE: Final = 0.9  # of a limit: what is set on purpose differs by tens of percent
+# `nvidia-smi -q` of drivers before and after 530, its table and its CSV
+_POWER_LIMITS: Final = ("power_readings.power_limit", "gpu_power_readings.current_power_limit")
+_POWER_DRAWS: Final = (
+    "power_readings.power_draw",
+    "gpu_power_readings.power_draw",
+    "gpu_power_readings.instantaneous_power_draw",
+)
 _XID_PPM: Final = 750_000
 _HEAT: Final = "dcgm.thermal_system"  # clocks held down for heat are a warning of `dcgmi health`
 # names of tests in `dcgmi diag` and `dcgmi health`
@@ -44,13 +54,14 @@ _TESTED: Final[tuple[tuple[str, FaultClass, int], ...]] = (
 
 def judge_gpu_readings(told: Told) -> list[Finding]:
     """What readings of GPUs prove together."""
-    found = [_slow_clock(told), _no_answer(told), _links_down(told), *_last_xids(told)]
+    found = [_slow_clock(told), _no_answer(told), _gone(told), _links_down(told), _capped(told)]
+    found += _last_xids(told)
     found.append(_failed_test(told))
     return [each for each in found if each is not None]
 
 
-def _by_gpu(told: Told, name: str) -> dict[str, Set]:
-    named = (e for e in told.settings if e.component.startswith("gpu/") and e.name == name)
+def _by_gpu(told: Told, *names: str) -> dict[str, Set]:
+    named = (e for e in told.settings if e.component.startswith("gpu/") and e.name in names)
     return {each.component: each for each in named}
 
 
@@ -102,6 +113,60 @@ def _no_answer(told: Told) -> Finding | None:
         proofs=proofs(silent, "an error in place of a reading"),
         missing=(wanted.KERNEL_LOG,),
     )
+
+
+def _gone(told: Told) -> Finding | None:
+    """What is read of a device that left the bus is all ones (PCI Local Bus Specification)."""
+    gone = [e for e in told.settings if e.name == "config_space" and e.value.startswith("gone")]
+    if not gone:
+        return None
+    names = tuple(sorted({each.component for each in gone}))
+    # drivers of desktops switch off a GPU that nobody uses: of a host's only one it says less
+    others = any(not each.value.endswith(" 0 answer") for each in gone)
+    return Finding(
+        verdict="attributed" if others else "class-only",
+        fault_class="gpu.off_bus",
+        reason=f"{shown(names)} is listed and answers nothing"
+        + (", the host's other GPUs do" if others else ""),
+        confidence_ppm=850_000 if others else 600_000,
+        level=GPU_SHOWS,
+        culprits=names if others else (),
+        proofs=proofs(gone, "its registers read as all ones"),
+        jobs=(told.job,),
+        missing=(wanted.KERNEL_LOG,),
+    )
+
+
+def _capped(told: Told) -> Finding | None:
+    """A power limit below those of GPUs of the same make on the same host."""
+    makes = {gpu: each.value for gpu, each in _by_gpu(told, "product_name").items()}
+    limits = _by_gpu(told, *_POWER_LIMITS)
+    draws = _by_gpu(told, *_POWER_DRAWS)
+    for gpu in sorted(limits):
+        like = [e for g, e in limits.items() if makes.get(g) == makes.get(gpu)]
+        like = [each for each in like if each.node == limits[gpu].node]
+        usual = median_low(_number(each) for each in like)
+        low = [each for each in like if 0 < _number(each) < usual * CAPPED_SHARE]
+        if limits[gpu] not in low or len(like) <= PEERS_MIN or len(low) * PEERS_MIN > len(like):
+            continue
+        held = all(_number(draws.get(e.component)) >= _number(e) * CAPPED_SHARE for e in low)
+        names = tuple(sorted(each.component for each in low))
+        return Finding(
+            verdict="attributed" if held else "class-only",
+            fault_class="straggler.gpu",
+            reason=f"{shown(names)} may draw {_number(low[0])} W"
+            f"{' and does' if held else ''}, others of its make {usual} W",
+            confidence_ppm=800_000 if held else 550_000,
+            level=STRAGGLER,
+            culprits=names if held else (),
+            proofs=proofs_of(
+                [(each, "a lower limit than its neighbours have") for each in low]
+                + [(draws[e.component], "what it draws") for e in low if e.component in draws]
+            ),
+            jobs=(told.job,),
+            missing=(wanted.CLOCK_REASONS,),
+        )
+    return None
 
 
 def _links_down(told: Told) -> Finding | None:

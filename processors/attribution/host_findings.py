@@ -3,11 +3,20 @@
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from nemesis.processors.attribution import wanted
-from nemesis.processors.attribution.findings import LINK_DOWN, NOT_UNDERSTOOD, Finding
+from nemesis.processors.attribution.findings import (
+    LINK_DOWN,
+    NOT_UNDERSTOOD,
+    PORTS_TROUBLED,
+    Finding,
+)
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_roots import PARTS_MAX, Rooted, attributed, class_only
 
+DATA_DRIVERS: Final = frozenset({"mlx5_core", "mlx4_en", "bnxt_en", "ice"})
+"""Of adapters that carry a job's traffic; that a host's administration flaps stops no job."""
 _NO_LABELS: Final = frozenset({"", "any", "unknown"})  # drivers/edac/edac_mc.c
 
 
@@ -60,9 +69,38 @@ def out_of_memory(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
     return attributed(roots, processes, reason, 900_000)
 
 
-def unexplained(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
+def _flapping(node: str, roots: Sequence[Rooted], inventory: Inventory) -> Finding | None:
+    """A link of a data adapter that goes down again and again while the node's others do not.
+
+    Where counters of both ends are polled (inventory.nics), they say more (link_findings.py).
+    """
+    lost = [each for each in roots if each.clue.message.kind == "link_down"]
+    ports = {each.clue.message.device for each in lost}
+    if len(ports) != 1 or node in inventory.nics:
+        return None
+    message = lost[0].clue.message
+    if message.driver not in DATA_DRIVERS or message.code <= 0:
+        return None
+    name = inventory.nic_name(node, message.device)
+    finding = attributed(
+        lost,
+        (name,),
+        f"{name} lost its link {message.code} times or more, no other of {node} did",
+        700_000,
+    )
+    return replace(
+        finding,
+        fault_class="network.link",
+        level=PORTS_TROUBLED,
+        missing=(wanted.TRANSCEIVERS, wanted.BOTH_ENDS),
+    )
+
+
+def unexplained(node: str, roots: Sequence[Rooted], inventory: Inventory) -> Finding:
     """Something failed, and nothing says what."""
     role = roots[0].role
+    if (flapping := _flapping(node, roots, inventory)) is not None:
+        return flapping
     reason = f"{node} reports an error that does not say what failed: {role.says}"
     if role.level == LINK_DOWN:
         links = " and ".join(sorted({each.clue.message.label for each in roots}))

@@ -14,7 +14,8 @@ _WORKER_KILLED: Final = re.compile(
 _BUS_ERROR: Final = "Bus"
 _NO_SPACE: Final = re.compile(
     r"No space left on device|Stale file handle|Input/output error"
-    r"|Transport endpoint is not connected"
+    r"|Transport endpoint is not connected|Disk quota exceeded|Read-only file system"
+    r"|Cannot send after transport endpoint shutdown"
 )
 _SHM: Final = re.compile(
     r"/dev/shm/\S+.*(?:No space|fail)|(?:No space|fail).*/dev/shm"  # noqa: S108
@@ -32,9 +33,20 @@ _VERSIONS: Final = re.compile(
     r"(Driver/library version mismatch)|fabric ?manager.*(don't match|version mismatch)"
     r"|CUDA driver version is (insufficient) for CUDA runtime"
     r"|driver on your system is (?P<old>too old)"
+    # cudaErrorSystemDriverMismatch (803), CompatNotSupportedOnDevice (804), UnsupportedPtxVersion
+    r"|(?P<pair>unsupported display driver / cuda driver combination"
+    r"|forward compatibility was attempted on non supported HW"
+    r"|PTX was compiled with an unsupported toolchain)"
     r"|(?:NCCL|nccl).*(version mismatch|different NCCL versions)"
     r"|(?:undefined symbol|version `\S+' not found)[: ]+\(?(?:required by )?(\S*nccl\S*)",
     re.IGNORECASE,
+)
+# NVML_ERROR_UNKNOWN: the devices are there, and may not be opened any more
+_WITHDRAWN: Final = re.compile(r"Failed to initialize NVML: Unknown Error")
+# src/core/dbus-manager.c and src/core/main.c of systemd, and who asks for it
+_RELOADED: Final = re.compile(
+    r"\AReloading(?:\.(?:\.\.)?\s*\Z| requested from client PID| finished in)"
+    r"|\bsystemctl (?:\S+ )?daemon-reload\b"
 )
 _NODE_FAILED: Final = re.compile(
     r"[Nn]ode failure on ([\w.-]+)|Nodes? ([\w.-]+) not responding|"
@@ -80,10 +92,17 @@ def host(text: str) -> LogMessage | None:
 def versions(text: str) -> LogMessage | None:
     """Two parts of different releases."""
     if match := _VERSIONS.search(text):
-        driver = match[1] or match[3] or match["old"]
+        driver = match[1] or match[3] or match["old"] or match["pair"]
         what = "nvidia-driver" if driver else "nvidia-fabricmanager" if match[2] else "nccl"
         return LogMessage("versions_differ", what=what)
     return None
+
+
+def containers(text: str) -> LogMessage | None:
+    """A container that lost its devices, and what takes them from it."""
+    if _WITHDRAWN.search(text):
+        return LogMessage("devices_withdrawn")
+    return LogMessage("units_reloaded") if _RELOADED.search(text) else None
 
 
 def scheduler(text: str) -> LogMessage | None:

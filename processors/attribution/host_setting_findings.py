@@ -17,6 +17,7 @@ from nemesis.processors.attribution.findings import (
     VERSION_DIFFERS,
     Finding,
 )
+from nemesis.processors.attribution.network_lines import UNSAID
 from nemesis.processors.attribution.report_rules import HasProof, proofs_of, shown
 from nemesis.processors.attribution.reports import Said, Set, Told
 
@@ -148,6 +149,8 @@ def _limited(told: Told, limit: _Limit) -> Finding | None:
     ]
     said = [e for e in refused if limit.said_unit and 0 <= _stated(e, limit) < limit.enough]
     names = {e.component for e in low} | {f"config/{e.node}/{limit.name}" for e in said}
+    if not names and all(each.message.device == UNSAID for each in refused):
+        return None
     allowed = low[0].value if low else str(_stated(said[0], limit)) if said else ""
     return Finding(
         verdict="attributed" if names else "class-only",

@@ -50,7 +50,7 @@ class KernelMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     device: str = ""
     """PCI address in canonical form."""
     driver: str = ""
-    """The kernel driver that speaks, of AER lines."""
+    """The kernel driver that speaks, of AER lines and links."""
     severity: Severity = ""
     pid: int = -1
     process: str = ""

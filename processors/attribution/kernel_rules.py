@@ -61,6 +61,10 @@ ECC_DETAIL_XIDS: Final = frozenset({DOUBLE_BIT_XID, 171, 172})
 # GSP timeout and error; PMU halt, context switch timeout, fatal timeout, failed start, and others
 # that leave a GPU which does not process any more
 _DRIVER_HUNG: Final = frozenset({119, 120, 46, 62, 109, 110, 143, 158, 169})
+SWITCH_TIMEOUT_XID: Final = 109
+_BAD_ACCESS_XIDS: Final = frozenset({13, 31})
+"""A program's kernel that did what the GPU forbids. Its context may then not leave the GPU in time:
+NVIDIA/k8s-device-plugin internal/rm/health.go counts 109 with these as the application's."""
 _NVLINK: Final = NVLINK5_XIDS | {NVLINK_XID, 136, 155}
 _CHECK_PROGRAM: Final = frozenset({"CHECK_APP/CUDA", "WORKFLOW_XID_13", "WORKFLOW_XID_31"})
 _SAYS_NOTHING: Final = frozenset({106, 107, 162})  # tests of the SMBPBI, a feature that is back
@@ -131,6 +135,11 @@ def role_among(message: KernelMessage, others: Sequence[KernelMessage]) -> Role 
         return _of_ecc(message, others)
     if message.kind == "aer" and message.severity == "fatal":
         return _of_lost_device(message, "fatal PCIe error of this device") or role_of(message)
+    if message.code == SWITCH_TIMEOUT_XID and any(
+        each.code in _BAD_ACCESS_XIDS and each.device == message.device for each in others
+    ):
+        says = "Xid 109: the context of a program that had failed did not leave the GPU in time"
+        return Role("app.program", PROGRAM_FAULT, says)
     return role_of(message)
 
 

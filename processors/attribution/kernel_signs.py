@@ -86,7 +86,9 @@ _LINK: Final = re.compile(
     re.IGNORECASE,
 )
 _NO_PORTS: Final = frozenset({"sata", "nic", "the", "port"})
-_PCI: Final = re.compile(r"\b([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\b")
+_PCI: Final = re.compile(
+    r"(?:\b([a-z]\w{1,19}) )?\b([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\b"
+)
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
@@ -98,7 +100,8 @@ def sign_in(text: str, priority: int) -> KernelMessage | None:
         device = _PCI.search(text)
         return KernelMessage(
             kind="link_down" if link[2] else "link_up",
-            device=pci_address(device[1]) if device else "",
+            device=pci_address(device[2]) if device else "",
+            driver=(device[1] or "") if device else "",
             label=link[1],
         )
     if priority > PRIORITY_ERR and not (

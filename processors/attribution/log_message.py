@@ -41,6 +41,8 @@ LogKind = Literal[
     "connect_failed",
     "queue_failed",
     "versions_differ",
+    "devices_withdrawn",
+    "units_reloaded",
     "node_failed",
     "time_over",
     "died",

@@ -26,6 +26,7 @@ _READ: Final = (
     network_lines.adapters,
     network_lines.plugins,
     host_lines.versions,
+    host_lines.containers,
     host_lines.scheduler,
     host_lines.host,
     network_lines.ports,

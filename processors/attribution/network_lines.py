@@ -23,6 +23,10 @@ _REGISTRATION: Final = re.compile(
     r"Call to (ibv_(?:reg_mr\w*|reg_dmabuf_mr|create_cq|create_qp)) failed with error "
     r"(?:\d+ )?Cannot allocate memory|(ibv_reg_mr\w*) failed.*(?:ENOMEM|Cannot allocate memory)"
 )
+# calls that answer with a pointer: before 2.4 NCCL printed no reason
+_REGISTRATION_FAILED: Final = re.compile(
+    r"Call to (ibv_(?:reg_mr|create_cq|create_qp)) failed\s*\Z"
+)
 # openucx/ucx src/uct/ib/base names the limit that it met
 _LOCK_LIMIT: Final = re.compile(r"max locked memory.*\(current: (\d{1,12}) kbytes\)")
 _REGISTRATION_REFUSED: Final = re.compile(
@@ -30,6 +34,8 @@ _REGISTRATION_REFUSED: Final = re.compile(
     r"(Bad address|Operation not supported|Invalid argument|Function not implemented)"
 )
 _DEVICE_REFUSED: Final = re.compile(r"NET/IB ?: Unable to open device (\w+)")
+UNSAID: Final = "unsaid"
+"""In place of what a registration was refused for."""
 _P2P_DISABLED: Final = "P2P is disabled between"  # nccl/src/graph/paths.cc
 _PEER_CLOSED: Final = re.compile(r"Connection closed by remote peer ([\w.-]+)")
 _NO_INTERFACE: Final = re.compile(r"no socket interface found|No interface found", re.IGNORECASE)
@@ -86,6 +92,8 @@ def adapters(text: str) -> LogMessage | None:
         return LogMessage("device_refused", device=match[1])
     if match := _REGISTRATION.search(text):
         return LogMessage("registration_failed", what=match[1] or match[2])
+    if match := _REGISTRATION_FAILED.search(text):
+        return LogMessage("registration_failed", device=UNSAID, what=match[1])
     if match := _QUEUE_FAILED.search(text):
         return LogMessage("queue_failed", what=match[2][:60])
     return None

@@ -54,6 +54,8 @@ _BROKEN: Final = frozenset(
     }
 )
 _DOWN: Final = re.compile(r"\bDOWN\b|\bDown\b|PORT_DOWN|Polling|Disabled")
+_LIT: Final = re.compile(r"Link_?Up", re.IGNORECASE)
+_SUBNET_MANAGER: Final = "the subnet manager: systemctl status opensm, sminfo"
 _FIRMWARE_HEALTH: Final = ("health.fw", "health.fw_fatal", "health.hw_fatal", "health.vnic")
 _LOST: Final = frozenset(
     {
@@ -157,10 +159,11 @@ def _down(told: Told) -> Finding | None:
             level=PORTS_TROUBLED,
             proofs=proofs(waiting, "the link is there, nobody has given it an address"),
             jobs=(told.job,),
-            missing=("the subnet manager: systemctl status opensm, sminfo",),
+            missing=(_SUBNET_MANAGER,),
         )
     lost = {e.component for e in told.counters if e.name in _LOST and e.last > 0}
-    used = {each.message.device for each in told.of("completion")}
+    failed = told.of("completion", "port_error")
+    used = {each.message.device for each in failed} - {""}
     fallen = [
         each
         for each in down
@@ -169,7 +172,7 @@ def _down(told: Told) -> Finding | None:
     ]
     names = tuple(sorted({each.component for each in fallen}))
     if not names or len(names) >= HOSTS_MIN:
-        return None
+        return None if up else _none_up(told, down)
     return Finding(
         verdict="attributed",
         fault_class="network.link",
@@ -186,11 +189,34 @@ def _down(told: Told) -> Finding | None:
             ]
             + [
                 (e, "operations on adapters of this name fail")
-                for e in told.of("completion")
+                for e in failed
                 if any(name.endswith(f"/{e.message.device}") for name in names)
             ]
         ),
         missing=(wanted.TRANSCEIVERS,),
+    )
+
+
+def _none_up(told: Told, down: Sequence[Set]) -> Finding | None:
+    """Ports that are down, and none is up.
+
+    InfiniBand's link may be there while its subnet manager leaves the port down; that of a virtual
+    function follows a policy of its own (ip-link(8), `vf state`).
+    """
+    lit = {e.component for e in told.settings if e.name == "phys_state" and _LIT.search(e.value)}
+    waiting = [each for each in down if each.component in lit]
+    if not down:
+        return None
+    return Finding(
+        verdict="class-only" if waiting else "insufficient",
+        fault_class="network.fabric" if waiting else "unknown",
+        reason=f"{shown(sorted({each.component for each in waiting or down}))} is down"
+        + (", and its link is there: nobody has set it up" if waiting else ", and no port is up"),
+        confidence_ppm=600_000 if waiting else 0,
+        level=PORTS_TROUBLED if waiting else UNEXPLAINED,
+        proofs=proofs(waiting or down, "this port is down"),
+        jobs=(told.job,),
+        missing=(_SUBNET_MANAGER,),
     )
 
 

@@ -38,10 +38,13 @@ _PROGRAM_ERRORS: Final = (
     "no kernel image",
     "invalid resource handle",
 )
+# these stay with a process once they happened; the others are of the very call that reports them
+_STICKY: Final = ("illegal memory access", "device-side assert", "misaligned address")
 _MEMORY_SPENT: Final = ("out of memory",)
 _ECC: Final = ("uncorrectable ecc error",)
 _NVLINK: Final = ("nvlink error",)
 _LEFT_SHARE: Final = 50  # a host with less than a fiftieth of its memory left is out of it
+FULL_PERCENT: Final = 90  # `df` is taken before or after the moment at which it was full
 NAMED_MAX: Final = 3
 # SIGILL, SIGBUS, SIGFPE, SIGKILL, SIGSEGV: nobody sends these to stop a job in order
 _OWN_DEATHS: Final = frozenset({4, 7, 8, 9, 11})
@@ -145,7 +148,11 @@ def _lost_gpu(told: Told) -> Finding | None:
 def _cuda(told: Told) -> Finding | None:
     """Errors that program and hardware may both have made."""
     known = (*_PROGRAM_ERRORS, *_MEMORY_SPENT, *_ECC, *_NVLINK, "not yet initialized")
-    errors = [e for e in told.of("cuda_error") if not any(w in e.message.what for w in known)]
+    errors = [
+        e
+        for e in told.of("cuda_error")
+        if _is_of_nccl(e) or not any(w in e.message.what for w in known)
+    ]
     if not errors:
         return None
     what = shown(sorted({each.message.what for each in errors}), 2)
@@ -162,7 +169,7 @@ def _cuda(told: Told) -> Finding | None:
 
 
 def _cuda_program(told: Told) -> Finding | None:
-    errors = _cuda_errors(told, _PROGRAM_ERRORS)
+    errors = [e for e in _cuda_errors(told, _PROGRAM_ERRORS) if not _is_of_nccl(e)]
     if not errors:
         return None
     what = shown(sorted({each.message.what for each in errors}), 2)
@@ -179,6 +186,13 @@ def _cuda_program(told: Told) -> Finding | None:
         jobs=(told.job,),
         missing=("where it happens: CUDA_LAUNCH_BLOCKING=1, compute-sanitizer",),
     )
+
+
+def _is_of_nccl(said: Said) -> bool:
+    """Whether NCCL's own call was refused, of which the program says nothing."""
+    message = said.message
+    own = any(words in message.what for words in _PROGRAM_ERRORS)
+    return message.device == "nccl" and own and not any(w in message.what for w in _STICKY)
 
 
 def _gpu_memory(told: Told) -> Finding | None:
@@ -256,33 +270,57 @@ def _bytes(text: str) -> int:
 
 
 def _host_limits(told: Told) -> Finding | None:
-    shm, space = told.of("shm_full"), told.of("no_space")
-    if shm:
-        names = sorted({f"config/{each.node}/shm" for each in shm})
-        return Finding(
-            verdict="attributed",
-            fault_class="host.config",
-            reason=f"shared memory of {shown(sorted({e.node for e in shm}))} is too small or"
-            " closed to it",
-            confidence_ppm=850_000,
-            level=CONFIGURED,
-            culprits=tuple(names),
-            proofs=proofs(shm, "no shared memory was given"),
-            missing=("how large it is and whose: df -h /dev/shm, ls -ld /dev/shm",),
-        )
-    if space:
-        what = shown(sorted({each.message.what for each in space}), 2)
-        return Finding(
-            verdict="class-only",
-            fault_class="storage",
-            reason=f"a file system refused {told.job}: {what}",
-            confidence_ppm=800_000,
-            level=STORAGE_SILENT,
-            proofs=proofs(space, "what the file system answered"),
-            jobs=(told.job,),
-            missing=("which one, and how full it is: df -h, df -i, mount",),
-        )
-    return None
+    return _shared_memory(told) or _file_system(told)
+
+
+def _shared_memory(told: Told) -> Finding | None:
+    """A page that /dev/shm has no room for ends a process with SIGBUS (tmpfs(5))."""
+    refused = told.of("shm_full")
+    struck = [each for each in told.of("worker_killed") if each.message.what == "Bus"]
+    full = [each for each in told.settings if _is_full(each)]
+    named = refused or (struck if full else [])
+    if not refused and not struck:
+        return None
+    names = sorted({f"config/{each.node}/shm" for each in named})
+    return Finding(
+        verdict="attributed" if named else "class-only",
+        fault_class="host.config",
+        reason=f"shared memory of {shown(sorted({e.node for e in refused or struck}))} is too"
+        " small or closed to it",
+        confidence_ppm=850_000 if named else 600_000,
+        level=CONFIGURED,
+        culprits=tuple(names),
+        proofs=proofs_of(
+            [(each, "no shared memory was given") for each in refused]
+            + [(each, "a page of memory could not be given") for each in struck]
+            + [(each, "it is full") for each in full]
+        ),
+        jobs=(told.job,),
+        missing=("how large it is and whose: df -h /dev/shm, ls -ld /dev/shm",),
+    )
+
+
+def _is_full(setting: Set) -> bool:
+    digits = setting.value[:3]
+    shared = setting.component.endswith("/shm") and setting.name == "used_percent"
+    return shared and digits.isdecimal() and int(digits) >= FULL_PERCENT
+
+
+def _file_system(told: Told) -> Finding | None:
+    space = told.of("no_space")
+    if not space:
+        return None
+    what = shown(sorted({each.message.what for each in space}), 2)
+    return Finding(
+        verdict="class-only",
+        fault_class="storage",
+        reason=f"a file system refused {told.job}: {what}",
+        confidence_ppm=800_000,
+        level=STORAGE_SILENT,
+        proofs=proofs(space, "what the file system answered"),
+        jobs=(told.job,),
+        missing=("which one, and how full it is: df -h, df -i, mount",),
+    )
 
 
 def _exception(told: Told) -> Finding | None:

@@ -14,6 +14,8 @@ _CUDA: Final = re.compile(
     r"|cuda runtime error \(\d+\) : |(?:CUDA|cuda).*\bError \d{1,3}: )"
     r"([A-Za-z][^'\n]*?)(?:['.]|\s+at |\s+\(Triggered|\Z)"
 )
+# src/include/checks.h of NCCL; its tests and PyTorch write CUDA
+_CALLED_BY_NCCL: Final = re.compile(r"\bCuda failure\b")
 _GPU_FULL: Final = re.compile(r"\b(?:CUDA|HIP) out of memory\b")
 _EXCEPTION: Final = re.compile(
     r"\s*((?:[\w]+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit))(?:: (.*))?\Z"
@@ -37,7 +39,8 @@ _ACTIVITY: Final = re.compile(
 )
 _TROUBLE: Final = re.compile(
     r"[Ss]egmentation fault|Segfault|Bus error|core dumped|Traceback \(most recent|terminate called"
-    r"|fallen off the bus|GPU is lost|NCCL WARN|NCCL ERROR|Illegal instruction|Unknown Error"
+    r"|fallen off the bus|GPU is lost|NCCL (?:WARN|ERROR)|\.(?:cu|cc|h):\d+ WARN "
+    r"|Illegal instruction|Unknown Error"
     r"|nvidia-smi has failed|loss.*\b(?:nan|inf)\b|\bnot responding\b|NODE_FAIL|CrashLoopBackOff"
     r"|Unexpected result (?:nan|inf)\b|\bfound NaN\b|\b(?:FATAL|CRITICAL)\b"
     r"|STEPD TERMINATED|CANCELLED AT\b|\bWTERMSIG [1-9]|slurm\w+: error"
@@ -71,7 +74,8 @@ def errors(text: str) -> LogMessage | None:
     if _GPU_FULL.search(text):
         return LogMessage("cuda_error", what="out of memory")
     if match := _CUDA.search(text):
-        return LogMessage("cuda_error", what=match[1].strip().lower()[:120])
+        by = "nccl" if _CALLED_BY_NCCL.search(text) else ""
+        return LogMessage("cuda_error", device=by, what=match[1].strip().lower()[:120])
     if match := _FIRST_FAILURE.search(text):
         return LogMessage("first_failure", number=int((match[1] or match[2])[:6]))
     if _FOLLOWER.search(text):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nemesis.processors.attribution.collective_time_findings import judge_collective_times
+from nemesis.processors.attribution.container_findings import judge_containers
 from nemesis.processors.attribution.findings import Finding
 from nemesis.processors.attribution.gpu_reading_findings import judge_gpu_readings
 from nemesis.processors.attribution.gpu_state_findings import judge_gpu_states
@@ -40,6 +41,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     judge_gpu_readings,
     judge_gpu_topology,
     judge_host_settings,
+    judge_containers,
     judge_network_settings,
     judge_packet_sizes,
     judge_narrow_links,

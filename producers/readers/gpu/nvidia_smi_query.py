@@ -19,6 +19,7 @@ _GPU: Final = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.
 _FIELD: Final = re.compile(r"( *)(\S.*?)(?: +: ?(.*))?\s*\Z")
 _HEADINGS: Final = re.compile(
     r"\s*(?:ECC Errors|Remapped Rows|Retired Pages|Clocks (?:Event|Throttle) Reasons|Fabric"
+    r"|(?:GPU )?Power Readings"
     r"|GPU Link Info|FB Memory Usage|=+NVSMI LOG=+)\s*\Z"
 )
 COUNTED: Final = re.compile(
@@ -28,6 +29,8 @@ STATES: Final = re.compile(
     r"remapped_rows\.(?:pending|remapping_failure_occurred)\Z|fabric\.|"
     r"clocks_(?:event|throttle)_reasons\.(?:hw_|sw_thermal)|gpu_link_info\.|sram_threshold_exceeded"
     r"|gpu_recovery_action|(?:channel|tpc)_repair_pending|unrepairable_memory"
+    r"|\Apower_readings\.power_(?:draw|limit)\Z"
+    r"|\Agpu_power_readings\.(?:(?:instantaneous_)?power_draw|current_power_limit)\Z"
     r"|retired_pages\.pending|\Aclocks\.sm\Z|\Autilization\.gpu\Z|\Atemperature\.gpu_current_temp\Z|\Aperformance_state\Z|\A(?:product_name|driver_version)\Z"
 )
 _COUNT: Final = re.compile(r"\d{1,18}\Z")

@@ -16,9 +16,12 @@ _PCI: Final = r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
 _HEAD: Final = re.compile(r"\|\s*NVIDIA-SMI \d")
 _ROW: Final = re.compile(rf"\|\s*(\d+)\s+(\S.*?)\s*\|\s*{_PCI}\s+\S+\s*\|\s*(\S+)\s*\|")
 _USE: Final = re.compile(
-    r"\|\s*(?:\S+)\s+(\d+C|ERR!|N/A|Unknown Error)\s+P?\S*\s+(\S+W|ERR!|N/A) ?/ ?.*?"
+    r"\|\s*(?:\S+)\s+(\d+C|ERR!|N/A|Unknown Error)\s+P?\S*\s+(\S+W|ERR!|N/A) ?/ ?(\d+W)?.*?"
     r"\|\s*\d+MiB /.*?\|\s*(\d+)%"
 )
+_PERSISTENCE: Final = re.compile(r"\s+(?:On|Off)\Z")
+POWER_DRAW: Final = "power_readings.power_draw"
+POWER_LIMIT: Final = "power_readings.power_limit"
 _LINKS_OF: Final = re.compile(r"GPU (\d+): .*\(UUID: (\S+)\)")
 _LINK: Final = re.compile(r"\s+Link (\d+): (<inactive>|[\d.]+ GB/s)\s*\Z")
 _LINK_ERRORS: Final = re.compile(
@@ -35,6 +38,10 @@ _CSV_NAMES: Final = {
     "clocks_throttle_reasons.hw_thermal_slowdown": "clocks_event_reasons.hw_thermal_slowdown",
     "clocks_event_reasons.hw_thermal_slowdown": "clocks_event_reasons.hw_thermal_slowdown",
     "clocks_event_reasons.hw_power_brake_slowdown": "clocks_event_reasons.hw_power_brake_slowdown",
+    "name": "product_name",
+    "power.draw": POWER_DRAW,
+    "power.limit": POWER_LIMIT,
+    "enforced.power.limit": POWER_LIMIT,
     "pcie.link.width.current": "gpu_link_info.link_width.current",
     "pcie.link.width.max": "gpu_link_info.link_width.max",
     "ecc.errors.uncorrected.volatile.total": "ecc_errors.volatile.uncorrectable",
@@ -57,11 +64,12 @@ class NvidiaSmiTable:
             self.known = True
         elif match := _ROW.match(text):
             self.known, self._gpu = True, f"gpu//{pci_address(match[3])}"
-            return self._errors(line, match[4])
+            make = self._setting(line, "product_name", _PERSISTENCE.sub("", match[2]))
+            return [make, *self._errors(line, match[4])]
         elif self._gpu and (match := _USE.match(text)):
-            return self._use(line, match[1], match[2], match[3])
+            return self._use(line, match[1], match[2], match[3] or "", match[4])
         elif match := _LINKS_OF.match(text):
-            self._gpu = f"gpu//{match[1]}"
+            self.known, self._gpu = True, f"gpu//{match[1]}"
         elif self._gpu and (match := _LINK.match(text)):
             self.known = True
             value = "inactive" if match[2].startswith("<") else match[2]
@@ -85,12 +93,17 @@ class NvidiaSmiTable:
             return [self._counter(line, "ecc_errors.volatile.uncorrectable", int(cell[:15]))]
         return ()
 
-    def _use(self, line: TextLine, temperature: str, power: str, busy: str) -> Iterable[Note]:
+    def _use(
+        self, line: TextLine, temperature: str, power: str, limit: str, busy: str
+    ) -> Iterable[Note]:
         if "ERR!" in (temperature, power) or temperature == "Unknown Error":
             yield self._setting(line, "answers", "ERR!")
         elif temperature.endswith("C"):
             yield self._setting(line, "temperature.gpu_current_temp", f"{temperature[:-1]} C")
         yield self._setting(line, "utilization.gpu", f"{busy} %")
+        if limit and power.endswith("W"):
+            yield self._setting(line, POWER_DRAW, f"{power[:-1]} W")
+            yield self._setting(line, POWER_LIMIT, f"{limit[:-1]} W")
 
     def _csv(self, line: TextLine) -> Iterable[Note]:
         cells = [cell.strip() for cell in line.text.split(",")]

@@ -42,7 +42,8 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
     (
         "nccl",
         re.compile(
-            r"NCCL WARN|NCCL ERROR|ncclUnhandled|ncclSystemError|ncclRemoteError"
+            r"NCCL WARN|NCCL ERROR|\[\d+\] \S+\.(?:cu|cc|h):\d+ WARN "
+            r"|ncclUnhandled|ncclSystemError|ncclRemoteError"
             r"|version mismatch|don't match with driver version"
             r"|NCCL INFO (?:NET/|Plugin|P2P plugin|Bootstrap|Using (?:network|internal|non-device)"
             r"|NCCL version|NCCL_\w+ set|comm 0x)|NCCL version \d|Test (?:CUDA|NCCL) failure"
@@ -86,7 +87,8 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
     (
         "service",
         re.compile(
-            r"fabric ?manager.*(?:[Ff]ail|[Ee]rror|abort)|nv-hostengine|imex.*(?:fail|error)",
+            r"\AReloading(?:\.|\s(?:requested|finished))|systemctl (?:\S+ )?daemon-reload"
+            r"|fabric ?manager.*(?:[Ff]ail|[Ee]rror|abort)|nv-hostengine|imex.*(?:fail|error)",
             re.IGNORECASE,
         ),
     ),

@@ -1,4 +1,4 @@
-"""`ibstat`, `ibv_devinfo` and `ethtool -S`: states and counters of adapters, device by device."""
+"""`ibstat`, `ibv_devinfo`, `rdma link` and `ethtool -S`: states and counters, device by device."""
 
 import re
 from collections.abc import Iterable
@@ -16,6 +16,10 @@ _COUNTER: Final = re.compile(r"\s+([a-z][\w.-]*): (\d{1,18})\s*\Z")
 _FIELD: Final = re.compile(
     r"\s+(State|Physical state|Rate|Link layer|state|phys_state|active_mtu|link_layer|active_speed"
     r"|active_width):\s+(\S.*?)\s*\Z"
+)
+# rdma-link(8)
+_RDMA_LINK: Final = re.compile(
+    r"link (\w+)/\d+ (?:.* )?state (\w+) physical_state (\w+)(?: netdev \S+)?\s*\Z"
 )
 _NAMES: Final = {
     "State": "state",
@@ -55,12 +59,18 @@ class Adapters:
             ]
         elif self._device and (match := _FIELD.match(text)):
             self.known = True
-            name = _NAMES.get(match[1], match[1])
-            setting = SettingRead(
-                **unplaced(line.host), component=f"nic//{self._device}", name=name, value=match[2]
-            )
-            return [note(line, setting)]
+            return [self._state(line, self._device, _NAMES.get(match[1], match[1]), match[2])]
+        elif match := _RDMA_LINK.match(text):
+            self.known = True
+            states = (("state", match[2]), ("phys_state", match[3]))
+            return [self._state(line, match[1], name, value) for name, value in states]
         return ()
+
+    def _state(self, line: TextLine, device: str, name: str, value: str) -> Note:
+        component = f"nic//{device}"
+        return note(
+            line, SettingRead(**unplaced(line.host), component=component, name=name, value=value)
+        )
 
     def end(self) -> Iterable[Note]:
         """Nothing waits for the end."""

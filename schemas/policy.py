@@ -91,6 +91,9 @@ class Policy(
     """Exits of one fault arrive within this of each other."""
     silence_wait_ns: Ns = 1_500_000_000
     """How long a verdict, and the answer of a silent node, are waited for."""
+    doubt_wait_ns: Ns = 10 * SECOND_NS
+    """How long a verdict is waited for where ranks of several nodes ended: nodes seldom fail
+    together, mostly their ranks gave up on something that is named a few polls later."""
     hold_timeout_ns: Ns = 5 * SECOND_NS
     """A hold that nobody reported on is not waited for any longer."""
     decision_timeout_ns: Ns = 60 * SECOND_NS
@@ -121,6 +124,8 @@ class Policy(
         ]
         if self.gather_ns > self.silence_wait_ns:
             broken.append("gather_ns must not be above silence_wait_ns, which includes it.")
+        if self.doubt_wait_ns < self.silence_wait_ns:
+            broken.append("doubt_wait_ns must not be below silence_wait_ns.")
         if self.hold_timeout_ns < self.silence_wait_ns:
             broken.append("hold_timeout_ns must not be below silence_wait_ns.")
         if self.nodes_out_share_max_ppm > 1_000_000:

@@ -212,7 +212,9 @@ class Show:
             f"steps redone {score.steps_redone_count}"
         )
         lines.append(Line(Text("SCORE", "bold"), Text.assemble(verdict, rest)))
-        lines += [_under(each, "bold red") for each in (*score.broken, *score.false_alarms)]
+        vain = ("a recovery was decided, and no step came of it",) if score.in_vain else ()
+        wrong = (*score.broken, *vain, *score.false_alarms)
+        lines += [_under(each, "bold red") for each in wrong]
         if is_behind and not score.passed:
             text = "this machine did not keep up, late nodes look silent: try again at --speed 1"
             lines.append(_under(text, "bold yellow"))

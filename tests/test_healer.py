@@ -105,6 +105,43 @@ def test_a_missing_verdict_is_awaited_for_one_and_a_half_seconds_and_no_longer(c
     )
 
 
+def test_where_ranks_of_several_nodes_ended_a_verdict_is_awaited_for_ten_seconds(
+    cell: Cell,
+) -> None:
+    cell.exit(3)
+    cell.exit(5, node="n2")
+    cell.carry_out()
+    cell.tick(9)
+    assert cell.kinds == ["QuiesceDecided"]
+    cell.tick()
+    assert cell.last(RecoveryDecided).started == "3,5"
+
+
+def test_of_ranks_that_ended_on_one_node_a_verdict_is_not_awaited_longer(cell: Cell) -> None:
+    cell.exit(2)
+    cell.exit(3)
+    cell.carry_out()
+    cell.tick(2)
+    assert cell.last(RecoveryDecided).started == "2-3"
+
+
+def test_a_fabric_that_is_named_in_time_keeps_ranks_that_gave_up_from_a_start_in_vain(
+    cell: Cell,
+) -> None:
+    cell.exit(3)
+    cell.exit(5, node="n2")
+    cell.carry_out()
+    cell.tick(5)
+    cell.blame("network.fabric", node="", culprits=(Culprit(kind="switch", id="switch/leaf03"),))
+    assert cell.last(RecoveryDecided).action == "fix_fabric"
+    said = len(cell.said)
+    cell.blame("unknown", verdict="insufficient", incident="i-2", culprits=())
+    cell.tick(20)
+    assert len(cell.said) == said, "it waits for a person, and nothing new was named"
+    cell.blame("gpu.off_bus", 3, incident="i-3")
+    assert len(cell.said) > said
+
+
 def test_a_hold_that_nobody_reports_on_is_awaited_until_its_deadline(cell: Cell) -> None:
     cell.exit(3)
     cell.blame("gpu.off_bus", 3)

@@ -263,7 +263,7 @@ def test_every_story_ends_with_no_dead_member_or_a_word_to_a_person(
         if decided is not None:
             cell.attempt(AttemptStarted, decided.decision, deadline_ns=cell.now_ns)
             cell.attempt(AttemptCompleted, decided.decision)
-        cell.tick(7)
+        cell.tick(12)
         cell.flush()
         if len(cell.said) == before:
             break

@@ -257,6 +257,7 @@ def test_a_protected_node_refuses_to_leave_to_join_and_to_stop_a_living_rank() -
         (b'{"silence_wait_ns": 0, "gather_ns": 0}', "silence_wait_ns must be above 0"),
         (b'{"gather_ns": 2000000000}', "gather_ns must not be above silence_wait_ns"),
         (b'{"hold_timeout_ns": 1}', "hold_timeout_ns must not be below silence_wait_ns"),
+        (b'{"doubt_wait_ns": 1}', "doubt_wait_ns must not be below silence_wait_ns"),
         (b'{"nodes_out_share_max_ppm": 1000001}', "must be at most 1000000, the whole cluster"),
         (b'{"world_min": 0}', "world_min must be at least 1"),
         (b'{"playbooks": {"nic": []}}', "playbooks.nic must name at least one action"),

@@ -131,6 +131,17 @@ def test_a_verdict_without_recovery_does_not_pass() -> None:
     assert not result.passed
 
 
+def test_a_recovery_after_which_no_step_comes_does_not_pass_though_nothing_was_expected() -> None:
+    said = verdict(109, GPU), decision(110)
+    in_vain = score([fault()], [], said)
+    assert in_vain.in_vain
+    assert not in_vain.passed
+    assert in_vain.broken == (), "a scenario that asserts is held to what it asserts"
+    assert score([fault()], [resumed(112)], said).passed
+    early = score([fault()], [], (decision(90), verdict(109, GPU)))
+    assert not early.in_vain
+
+
 @pytest.mark.parametrize("healthy", ["gpu/n007/0000:9d:00.0", "gpu/n006/0000:1b:00.0", "switch/l1"])
 def test_a_healthy_part_that_was_ever_named_is_a_wrong_blame(healthy: str) -> None:
     result = judge(

@@ -110,7 +110,8 @@ def _limits(policy: Policy) -> Iterator[str]:
 
 def _times(policy: Policy) -> Iterator[str]:
     yield (
-        f"A verdict is awaited for {seconds_text(policy.silence_wait_ns)}, the report of a hold for"
+        f"A verdict is awaited for {seconds_text(policy.silence_wait_ns)}, where ranks of several"
+        f" nodes ended for {seconds_text(policy.doubt_wait_ns)}, the report of a hold for"
         f" {seconds_text(policy.hold_timeout_ns)}; a decision that nobody carries out expires after"
         f" {seconds_text(policy.decision_timeout_ns)}."
     )

@@ -32,7 +32,7 @@ from nemesis.schemas.done import (
     MembershipReported,
 )
 from nemesis.schemas.facts import Conclusion, Fact
-from nemesis.schemas.policy import REGROUPING
+from nemesis.schemas.policy import REGROUPING, Policy
 from nemesis.schemas.rank_ranges import format_ranks
 
 
@@ -92,8 +92,15 @@ def _is_known(state: HealerState, job: JobState, fact: Fact) -> bool:
         return False
     answered = bool(job.failed or job.vetoed)
     if answered or not any(verdict.known for verdict in job.verdicts):
-        return answered or now_ns >= job.opened_ns + policy.silence_wait_ns
+        return answered or now_ns >= job.opened_ns + _verdict_wait_ns(policy, job)
     return job.holds or now_ns >= job.opened_ns + policy.gather_ns
+
+
+def _verdict_wait_ns(policy: Policy, job: JobState) -> int:
+    """How long a verdict is waited for: longer where ranks of several nodes ended."""
+    view = job.view()
+    nodes = {view.node_of(rank) for rank in job.exited}
+    return policy.doubt_wait_ns if len(nodes) > 1 else policy.silence_wait_ns
 
 
 def _conclude(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:

@@ -4,8 +4,9 @@ Why: between a fault and the next useful step every GPU of the job waits; a rest
 is the slow answer, and a wrong or doubled answer is worse than none.
 How: in two steps. A dead rank, or a verdict that demands a new membership, is answered at once
 with a hold of the survivors; when cause and extent are known (a verdict, and the hold reported
-complete; at most `silence_wait_ns` of log time without a verdict, at most `hold_timeout_ns`
-without a report) the membership is planned once, by the ladder, within the limits of the policy.
+complete; at most `silence_wait_ns` of log time without a verdict, or `doubt_wait_ns` where ranks
+of several nodes ended, at most `hold_timeout_ns` without a report) the membership is planned once,
+by the ladder, within the limits of the policy.
 Whatever comes between joins that one plan. What was decided counts from the moment it is read
 back from the log and was not void; until then nothing else is decided for that job. So state
 follows the log and not what this copy believes to have said.
@@ -30,7 +31,7 @@ follows the log and not what this copy believes to have said.
 | recovering | decision_vetoed before anybody claimed it | holding, then: | |
 | holding | vetoed, and the next rung waits for a person too | recovering * | recovery_decided |
 | holding | vetoed, and the next rung would act by itself | waiting * | recovery_withheld |
-| waiting | new verdict, policy, breaker reset, pause lifted | holding | |
+| waiting | a verdict that names something, policy, breaker reset, pause lifted | holding | |
 * when it is read back, and unless it was void: then the same is concluded again.
 
 This file takes facts in and keeps what is known of each job; what follows from it is said by
@@ -260,7 +261,8 @@ class Healer:
             if is_news(state.policy, job, taken):
                 keep(job, taken)
                 _note(job, fact, verdict.incident)
-                if job.phase == "waiting" and job.withheld_for != "vetoed":
+                waits = job.phase == "waiting" and job.withheld_for != "vetoed"
+                if waits and taken.known:  # what names nothing is no reason to take over again
                     job.phase = "holding"
         return touched
 

@@ -9,6 +9,7 @@ times are simulated time:
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Final
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
+from nemesis.schemas.policy import REGROUPING
 from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.sim.faults.scenario import ANYTHING, Expect
 from nemesis.sim.truth.ledger import FaultInjected, MembershipFormed
@@ -88,12 +90,14 @@ class Score(msgspec.Struct, kw_only=True, frozen=True):
     """Ranks at the end, of all jobs."""
     broken: tuple[str, ...] = ()
     """What the scenario expected of the run and did not hold, a sentence each."""
+    in_vain: bool = False
+    """A recovery was decided after a fault, and its job did not go on."""
 
     @property
     def passed(self) -> bool:
         """Everything found, nothing blamed wrongly, the job goes on."""
-        return (
-            not self.false_alarms and not self.broken and all(each.passed for each in self.faults)
+        return not (self.false_alarms or self.broken or self.in_vain) and all(
+            each.passed for each in self.faults
         )
 
 
@@ -135,6 +139,7 @@ def score(
         steps_redone_count=sum(each.redone_count for each in last.values()),
         restarts_count=sum(each.restarts_count for each in last.values()),
         world=sum(each.world for each in last.values()),
+        in_vain=any(map(_is_in_vain, faults, scored, repeat(decisions))),
     )
     stands = not last or any(
         job.at_ns <= fault.over_ns
@@ -143,6 +148,14 @@ def score(
         if not fault.job or job.job in (fault.job, "")
     )
     return msgspec.structs.replace(result, broken=_broken(result, expect, stands=stands))
+
+
+def _is_in_vain(fault: FaultInjected, found: FaultScore, decisions: Sequence[Fact]) -> bool:
+    """Whether its job was to go on after it by NEMESIS' own word, and has not."""
+    acts = (each for each in decisions if each.data.action in REGROUPING)
+    since = (each for each in acts if each.data.mode == "act" and each.at_ns >= fault.at_ns)
+    stands = found.stalls and found.to_resume_ms is None
+    return stands and any(fault.job in (each.data.job, "") for each in since)
 
 
 def _touched(fault: FaultInjected) -> set[str]:

@@ -24,6 +24,7 @@ give intake 10004 processor-intake
 give attribution 10005 processor-attribution
 give healer 10006 processor-healer
 give ecc-rules 10014 processor-ecc_5frules
+give ecc-model 10017 processor-ecc_5fmodel
 give incident 10015 processor-incident
 give goodput 10016 processor-goodput
 give job-actor 10007 actor-job

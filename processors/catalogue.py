@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from nemesis.processors.attribution.attribution import Attribution
+from nemesis.processors.ecc_model.ecc_model import EccModel
+from nemesis.processors.ecc_model.shipped import FIRST_MODEL
 from nemesis.processors.ecc_rules.ecc_rules import EccRules
 from nemesis.processors.goodput.goodput import Goodput
 from nemesis.processors.healer.healer import Healer
@@ -17,6 +19,7 @@ are replayed."""
 
 CATALOGUE: Final[Catalogue] = {
     "attribution": {1: Attribution},
+    "ecc_model": {1: EccModel},
     "ecc_rules": {1: EccRules},
     "goodput": {1: Goodput},
     "healer": {1: Healer},
@@ -26,6 +29,7 @@ CATALOGUE: Final[Catalogue] = {
 
 RELEASES: Final[Mapping[str, Mapping[int, str]]] = {
     "attribution": {1: "0.1.0"},
+    "ecc_model": {1: "0.1.0"},
     "ecc_rules": {1: "0.1.0"},
     "goodput": {1: "0.1.0"},
     "healer": {1: "0.1.0"},
@@ -33,3 +37,9 @@ RELEASES: Final[Mapping[str, Mapping[int, str]]] = {
     "intake": {1: "0.1.0"},
 }
 """The first release that has each version, of those too that are not here any more."""
+
+
+def first_settings(name: str) -> bytes:
+    """What the first activation of a processor in a log sets, a JSON object."""
+    named = name == "ecc_model" and FIRST_MODEL
+    return b'{"model":"%s"}' % FIRST_MODEL.encode() if named else b"{}"

@@ -8,14 +8,15 @@ ids follow from the input. Not here: reading, committing and restarting (streams
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from hashlib import sha256
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import json
 
-from nemesis.processors.processor import MALFORMED, Processor
+from nemesis.processors.emission import Emission, Mouth
+from nemesis.processors.lives import Lives, copied, is_repeated
+from nemesis.processors.processor import MALFORMED, NotInReleaseError, Processor
+from nemesis.processors.window import Root, Roots, Windowed
 from nemesis.schemas.errors import BadNameError, MalformedFactError, UnknownFactError
 from nemesis.schemas.facts import (
     Conclusion,
@@ -25,17 +26,13 @@ from nemesis.schemas.facts import (
     check_writer,
     decode_conclusion,
     decode_observation,
-    encode_conclusion,
     observation_id,
     split_subject,
 )
-from nemesis.schemas.kept import ConclusionUndeliverable, FactSkipped, InputLost
 from nemesis.schemas.observed import ClockTicked
 from nemesis.schemas.operated import ProcessorActivated
 
 LATE_NS: Final = 30_000_000_000  # a window over several nodes is closed by then
-ERROR_CHARS_MAX: Final = 500  # a fact about an error must itself be deliverable
-LIVES_MAX: Final = 8  # producer processes remembered per node and kind; older ones are repetitions
 
 
 class Malformed(msgspec.Struct, frozen=True):
@@ -44,16 +41,6 @@ class Malformed(msgspec.Struct, frozen=True):
     subject: str
     payload: bytes
     error: str
-
-
-class Emission(msgspec.Struct, frozen=True):
-    """A conclusion ready for the log."""
-
-    input_seq: int
-    subject: str
-    payload: bytes
-    id: str
-    urgent: bool
 
 
 class Input:
@@ -152,9 +139,17 @@ class _State(msgspec.Struct, array_like=True):
     log_time_ns: int
     active: bool
     settings: bytes
-    lives: dict[str, list[tuple[int, int]]]
-    """Per `<node>/<kind>`: (start_ns, last n) of its latest producer processes, ascending."""
+    lives: Lives
     processor: bytes
+
+
+class _RootedState(_State, array_like=True):
+    """That of a fold whose processor has a window: what it has to read again begins here."""
+
+    root: Root | None = None
+
+
+_states: Final = msgspec.msgpack.Decoder(_RootedState)
 
 
 class Fold:
@@ -170,39 +165,58 @@ class Fold:
         """An activation of this version is in force: conclusions count."""
         self.superseded_by: int | None = None
         """The version that answers from the next input on; this fold must not step any more."""
+        self.lacks = ""
+        """What its settings name and this release does not have; it must not step any more."""
+        self._mouth: Final = Mouth(processor.name)
         self._settings = b"{}"
-        self._lives: dict[str, list[tuple[int, int]]] = {}
-        self._reads: Final = frozenset(processor.reads)
+        self._lives: Lives = {}
+        self._windowed: Final = processor if isinstance(processor, Windowed) else None
+        self._roots: Final = Roots()
+        self._later: _RootedState | None = None
+        """The state to take up when everything before it was read again."""
         self._wants_malformed: Final = MALFORMED in processor.reads
-        # what is neither the clock nor about the processor itself takes the short way
-        special = {"tick", "processor_activated"}
-        self._plain: Final = frozenset() if self._wants_malformed else self._reads - special
-        self.heeds: Final = self._reads | special
-        """Tokens of the records that change it; others may be left out, where none is skipped."""
         self.heeds_malformed: Final = self._wants_malformed
         """Whether observations that do not decode may change it, whatever their token."""
+        self._learn_reads()
+
+    def _learn_reads(self) -> None:
+        self._reads = frozenset(self.processor.reads)
+        # what is neither the clock nor about the processor itself takes the short way
+        special = {"tick", "processor_activated"}
+        self._plain = frozenset() if self._wants_malformed else self._reads - special
+        self.heeds = self._reads | special
+        """Tokens of the records that change it; others may be left out, where none is skipped.
+        An activation of it may change them."""
+
+    @property
+    def state_seq(self) -> int:
+        """The input after which its state is, once what lies before is read again; or was."""
+        return self.seq if self._later is None else self._later.seq
 
     def step(self, item: Input) -> list[Emission]:
         """Answer one record; records must come in order, gaps are allowed.
 
+        Records up to `state_seq` are read again and answered by nothing that counts.
         Whatever the processor raises comes through: the state is then lost and must be restored.
         """
         seq = item.record.seq
         assert seq > self.seq, f"record {seq} after {self.seq}"
         assert self.superseded_by is None, f"superseded by version {self.superseded_by}"
+        assert not self.lacks, self.lacks
+        if self._later is not None and seq > self._later.seq:
+            self._take_up(self._later)
         self.seq = seq
         token = item.token
         if token in self._plain and not (self.skips and seq in self.skips):
-            if item.decoded() is None or (item.source and self._repeated(item)):
+            if item.decoded() is None or is_repeated(self._lives, item.source, item.life):
                 return []
             conclusions = self.processor.step(item.fact(self.log_time_ns))
             return self._emitted(seq, conclusions) if conclusions else []
         if seq in self.skips:
-            return [self._skip(seq)]
+            return [self._mouth.skipped(seq, self.skips[seq], self.log_time_ns)]
         if token == "tick" and item.space == "telemetry":
-            if not self._advance_clock(item):
-                return []
-        elif token == "processor_activated" and item.name == self.processor.name:
+            return self._on_tick(item) if self._advance_clock(item) else []
+        if token == "processor_activated" and item.name == self.processor.name:
             self._activate(item)
             return []
         wants_errors = self._wants_malformed and item.space in ("telemetry", "unknown")
@@ -210,45 +224,90 @@ class Fold:
             return []
         if item.decoded() is None:
             return self._answer(self._malformed(item)) if wants_errors else []
-        if token not in self._reads or (item.source and self._repeated(item)):
+        if token not in self._reads or is_repeated(self._lives, item.source, item.life):
             return []
         return self._answer(item.fact(self.log_time_ns))
 
+    def _on_tick(self, item: Input) -> list[Emission]:
+        if "tick" not in self._reads or is_repeated(self._lives, item.source, item.life):
+            return []
+        emissions = self._answer(item.fact(self.log_time_ns))
+        if self._windowed is not None:
+            self._keep_root()
+        return emissions
+
+    def miss(self) -> None:
+        """What lies between the last input and the next is not there: a window begins anew."""
+        if self._windowed is not None:
+            self._windowed.reroot(b"")
+
     def snapshot(self) -> bytes:
-        """The whole state after `seq`."""
-        return msgspec.msgpack.encode(
-            _State(
-                seq=self.seq,
-                log_time_ns=self.log_time_ns,
-                active=self.active,
-                settings=self._settings,
-                lives=self._lives,
-                processor=self.processor.snapshot(),
-            )
-        )
+        """The whole state after `state_seq`, but for a window."""
+        if self._later is not None:
+            return msgspec.msgpack.encode(self._later)
+        return msgspec.msgpack.encode(self._state(self._roots.first))
 
     def restore(self, snapshot: bytes) -> None:
         """Take up a state that `snapshot` made.
 
+        Where its processor has a window, `seq` lies before `state_seq` and the records between
+        are to be stepped first; those that are not there are missed.
+
         Raises:
             MalformedFactError: not a snapshot of a fold.
+            NotInReleaseError: its settings name what is not here.
         """
         try:
-            state = msgspec.msgpack.decode(snapshot, type=_State)
+            state = _states.decode(snapshot)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedFactError(f"snapshot of {self.processor.name}: {error}") from error
-        self.seq = state.seq
-        self.log_time_ns = state.log_time_ns
-        self.active = state.active
-        self.superseded_by = None
+        self.superseded_by, self._later = None, None
+        self._roots.clear()
         self._settings = state.settings
-        self._lives = state.lives
         self.processor.configure(state.settings)
-        self.processor.restore(state.processor)
+        self._learn_reads()
+        root = state.root
+        if root is None or self._windowed is None:
+            self._take_up(state)
+            self._keep_root()
+            return
+        self._windowed.reroot(root.processor)
+        self._later, self.active = state, False
+        self.seq, self.log_time_ns, self._lives = root.seq, root.log_time_ns, copied(root.lives)
+        self._roots.keep(root, self._windowed.lookback_ns)
 
     def take_over(self) -> None:
         """Answer from here on: the state was restored from the version that handed over."""
         self.active = True
+
+    def _state(self, root: Root | None) -> _State:
+        made = _State if root is None else partial(_RootedState, root=root)
+        return made(
+            seq=self.seq,
+            log_time_ns=self.log_time_ns,
+            active=self.active,
+            settings=self._settings,
+            lives=self._lives,
+            processor=self.processor.snapshot(),
+        )
+
+    def _take_up(self, state: _State) -> None:
+        """What was to be read again was read."""
+        self._later = None
+        self.seq, self.log_time_ns = state.seq, state.log_time_ns
+        self.active, self._lives = state.active, state.lives
+        self.processor.restore(state.processor)
+
+    def _keep_root(self) -> None:
+        """Remember where a window may begin, where it is time and this is such a place."""
+        lookback_ns = self._windowed.lookback_ns if self._windowed is not None else 0
+        if self._windowed is None or not lookback_ns:
+            return
+        if self._roots.is_due(self.log_time_ns, lookback_ns):
+            grown_from = self._windowed.root()
+            if grown_from:
+                root = Root(self.seq, self.log_time_ns, copied(self._lives), grown_from)
+                self._roots.keep(root, lookback_ns)
 
     def _advance_clock(self, item: Input) -> bool:
         """Whether this tick is news; a second ticker's is not."""
@@ -262,40 +321,19 @@ class Fold:
         activated: ProcessorActivated | None = item.decoded()
         if activated is None or activated.name != self.processor.name:
             return
+        self._settings = bytes(activated.settings)
+        self._roots.clear()  # no window reaches back over an activation
         if activated.version != self.processor.version:
             self.active = False
             self.superseded_by = activated.version
-            self._settings = bytes(activated.settings)
             return
-        self._settings = bytes(activated.settings)
-        self.processor.configure(self._settings)
         self.active = True
-
-    def _repeated(self, item: Input) -> bool:
-        """Whether a producer sent this before; remembers its number if not."""
-        life = item.life
-        lives = self._lives.get(item.source)
-        if lives is None:
-            self._lives[item.source] = [life]
-            return False
-        start_ns, n = life
-        latest_ns, last_n = lives[-1]
-        if latest_ns == start_ns and last_n < n:
-            lives[-1] = life
-            return False
-        for at, (each_ns, last_n) in enumerate(lives):
-            if each_ns == start_ns:
-                if n <= last_n:
-                    return True
-                lives[at] = life
-                return False
-        if len(lives) == LIVES_MAX:
-            if start_ns < lives[0][0]:
-                return True
-            del lives[0]
-        lives.append(life)
-        lives.sort()
-        return False
+        try:
+            self.processor.configure(self._settings)
+        except NotInReleaseError as error:
+            self.lacks = f"{error.message}; {error.hint}"
+        self._learn_reads()
+        self._keep_root()
 
     def _malformed(self, item: Input) -> Fact:
         record = item.record
@@ -316,65 +354,25 @@ class Fold:
     def _emitted(self, seq: int, conclusions: Sequence[Conclusion]) -> list[Emission]:
         if not self.active:
             return []
-        return [self._emission(seq, k, each) for k, each in enumerate(conclusions)]
-
-    def _skip(self, seq: int) -> Emission:
-        """What answers an input that this processor cannot step over: said even while silent."""
-        name = self.processor.name
-        skipped = FactSkipped(
-            at_ns=self.log_time_ns,
-            reason=f"{name} crashed again and again on input {seq} and goes on without it",
-            name=name,
-            seq=seq,
-            error=self.skips[seq],
-        )
-        return self._emission(seq, 0, Conclusion(data=skipped, key=name, cause=(seq,)))
-
-    def _emission(self, seq: int, k: int, conclusion: Conclusion) -> Emission:
-        identity = f"{self.processor.name}/{seq}/{k}"
-        try:
-            subject, payload = self._encoded(identity, conclusion)
-        except (MalformedFactError, BadNameError) as error:
-            return self.undeliverable(seq, identity, json.encode(conclusion.data), error.message)
-        return Emission(seq, subject, payload, identity, conclusion.urgent)
+        at_ns, says = self.log_time_ns, self._mouth.says
+        return [says(seq, k, each, at_ns) for k, each in enumerate(conclusions)]
 
     def input_lost(self, seq: int, from_seq: int, to_seq: int) -> Emission:
         """What is said before input seq where those before it expired unread."""
-        name = self.processor.name
-        data = InputLost(
-            at_ns=self.log_time_ns,
-            reason=f"inputs {from_seq} to {to_seq} expired before {name} had read them",
-            name=name,
-            from_seq=from_seq,
-            to_seq=to_seq,
-        )
-        identity = f"{name}/{seq}/lost"
-        conclusion = Conclusion(data=data, key=name, cause=())
-        return Emission(seq, *self._encoded(identity, conclusion), identity, False)
+        return self._mouth.input_lost(seq, from_seq, to_seq, self.log_time_ns)
 
     def undeliverable(self, seq: int, identity: str, refused: bytes, error: str) -> Emission:
         """What takes the place of a conclusion that the log can never hold."""
-        name = self.processor.name
-        data = ConclusionUndeliverable(
-            at_ns=self.log_time_ns,
-            reason=f"the log cannot hold conclusion {identity} of {name}",
-            name=name,
-            error=error[:ERROR_CHARS_MAX],
-            sha256=sha256(refused).hexdigest(),
-        )
-        conclusion = Conclusion(data=data, key=name, cause=(seq,))
-        return Emission(seq, *self._encoded(identity, conclusion), identity, False)
+        return self._mouth.undeliverable(seq, identity, refused, error, self.log_time_ns)
 
-    def _encoded(self, identity: str, conclusion: Conclusion) -> tuple[str, bytes]:
-        return encode_conclusion(
-            id=identity,
-            source=f"/processors/{self.processor.name}",
-            at_ns=self.log_time_ns,
-            data=conclusion.data,
-            key=conclusion.key,
-            cause=" ".join(map(str, conclusion.cause)),
-            job=conclusion.job,
-        )
+
+def first_needed(state: bytes) -> int:
+    """The first record that who restores this state of a fold must step, 0: any other than it."""
+    try:
+        root = _states.decode(state).root
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return 0  # whoever restores it says so
+    return 0 if root is None else root.seq + 1
 
 
 @lru_cache(maxsize=65_536)

@@ -7,10 +7,17 @@ on any machine. Everything else (reading, order, restarts, writing) belongs to t
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Conclusion, Fact
 
 MALFORMED: Final = "malformed"
 """In `reads`: be handed observations that do not decode. Only the intake wants them."""
+
+
+class NotInReleaseError(NemesisError):
+    """Settings name something that this release does not have; one that has it may answer."""
+
+    exit_code = 3
 
 
 class Processor(Protocol):
@@ -20,13 +27,15 @@ class Processor(Protocol):
     version: int
     """Raised whenever a recorded log would change its conclusions."""
     reads: tuple[str, ...]
-    """Tokens of the facts it is handed."""
+    """Tokens of the facts it is handed; may change with the settings."""
 
     def configure(self, settings: bytes) -> None:
         """Take settings, a JSON object, from the activation that is in force from here on.
 
         Raises:
             MalformedFactError: a setting that is not one of its own or has a wrong value.
+            NotInReleaseError: they name what is not here; they are taken all the same, and the
+                snapshot is that of a copy which has it.
         """
         ...
 

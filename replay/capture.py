@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from nemesis import __version__
-from nemesis.processors.fold import Input
+from nemesis.processors.fold import Input, first_needed
 from nemesis.replay.recording import Header
 from nemesis.replay.writer import RecordingWriter
 from nemesis.schemas.errors import NemesisError
@@ -50,6 +50,11 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     state: bytes
     handed_over: bool
     """The state is that of another version."""
+
+    @property
+    def from_seq(self) -> int:
+        """The first record that replay from here must read."""
+        return first_needed(self.state) or self.in_seq + 1
 
 
 class Made(msgspec.Struct, frozen=True):
@@ -138,7 +143,7 @@ async def starts_of(log: Log, from_seq: int, to_seq: int) -> tuple[int, list[Sta
         if whole and (start is None or start.in_seq >= from_seq):
             return 1, []
         starts.extend([start] if start is not None else [])
-    return min([from_seq, *(start.in_seq + 1 for start in starts)]), starts
+    return min([from_seq, *(start.from_seq for start in starts)]), starts
 
 
 async def _behind_what_expired(log: Log, from_seq: int, to_seq: int) -> int:

@@ -13,8 +13,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from nemesis.processors.fold import Emission, Fold, Input
-from nemesis.processors.processor import Processor
+from nemesis.processors.emission import Emission
+from nemesis.processors.fold import Fold, Input
+from nemesis.processors.processor import NotInReleaseError, Processor
 from nemesis.replay.differences import FieldDifference, differing_fields
 from nemesis.replay.recording import ProcessorPlan
 from nemesis.schemas.envelope import Event, decode_event
@@ -115,7 +116,10 @@ class Course:
     def step(self, item: Input, recorded: Recorded | None) -> None:
         """The next record; `recorded` is its conclusion if it holds one of this processor."""
         seq = item.record.seq
-        if self.difference is not None or self.unverified or seq <= self.plan.start_seq:
+        if self.difference is not None or self.unverified:
+            return
+        if seq <= self.plan.start_seq:
+            self._read_again(item)
             return
         if item.space == "cursor":
             if item.name == self.plan.name and not item.token:
@@ -134,7 +138,8 @@ class Course:
         except Exception as error:  # whatever a processor raises is what replay has to tell
             self._crashed(seq, error)
             return
-        if emissions or self._states or fold.superseded_by is not None:
+        activated = item.token == "processor_activated"
+        if emissions or self._states or activated:
             self._go_on(fold, emissions)
 
     def finish(self) -> None:
@@ -148,6 +153,14 @@ class Course:
             self.difference = msgspec.structs.replace(
                 found, note=f"{found.note}; {note}".lstrip("; ")
             )
+
+    def _read_again(self, item: Input) -> None:
+        """What lies before the state to start from matters to a window alone."""
+        fold, seq = self._fold, item.record.seq
+        if fold is None or seq <= fold.seq or item.space == "cursor":
+            return
+        if not (self._lost and self._is_lost(seq)):
+            fold.step(item)
 
     def _begin(self, state: bytes) -> None:
         plan = self.plan
@@ -163,6 +176,9 @@ class Course:
         if plan.start_sha256:
             try:
                 fold.restore(state)
+            except NotInReleaseError as error:
+                self.unverified = f"{error.message}; {error.hint}"
+                return
             except Exception as error:  # a processor may raise anything on what it did not write
                 self.unverified = f"its state does not restore: {error}"
                 return
@@ -182,16 +198,19 @@ class Course:
     def _is_lost(self, seq: int) -> bool:
         while self._lost and self._lost[0][1] < seq:
             self._lost.popleft()
+            if self._fold is not None:
+                self._fold.miss()
         return bool(self._lost) and self._lost[0][0] <= seq
 
     def _go_on(self, fold: Fold, emissions: list[Emission]) -> None:
         self._expected.extend(emissions)
         if self._states:
             self._compare_state(fold)
-            self._look_ahead()
-        if fold.superseded_by is not None:
+        if fold.lacks:
+            self.unverified = fold.lacks
+        elif fold.superseded_by is not None:
             self._hand_over(fold, fold.superseded_by)
-            self._look_ahead()
+        self._look_ahead()
 
     def _look_ahead(self) -> None:
         """What must be stepped next."""

@@ -84,7 +84,7 @@ class Planner:
             plan.start_version = activated.version
 
     def _on_started(self, started: ProcessorStarted) -> None:
-        if started.how == "reread":
+        if started.how == "reread" or started.missed_count:
             self._plan(started.name).rereads.append(started.in_seq)
 
     def _on_skipped(self, skipped: FactSkipped) -> None:

@@ -65,7 +65,8 @@ class ProcessorPlan(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Inputs that it did not step, with the error."""
     lost: list[tuple[int, int]] = []
     rereads: list[int] = []
-    """Inputs at which a copy came up without a state and had read again what was left."""
+    """Inputs at which a copy came up without its state, or a window of it, and had read again what
+    was left."""
     states: list[tuple[int, str]] = []
     """(input, hash of the state after it) wherever the log says."""
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from nemesis import __version__
-from nemesis.processors.fold import Input
+from nemesis.processors.fold import Input, first_needed
 from nemesis.replay.course import Course, Difference, MakeProcessor, recorded_conclusion
 from nemesis.replay.plan import Planner
 from nemesis.replay.reader import Recording
@@ -73,33 +73,46 @@ def verify(
     """
     header = recording.header
     plans = [plan for plan in header.processors if not only or plan.name in only]
+    states = recording.states()
     report = verify_log(
         recording.records(),
         plans,
-        recording.states(),
+        states,
         make,
         newer=newer(header.schema),
         progress=progress,
     )
-    _excuse(header, plans, report)
+    _excuse(header, plans, states, report)
     report.notes.extend(_notes(header, report))
     return report
 
 
-def _excuse(header: Header, plans: Sequence[ProcessorPlan], report: Report) -> None:
+def _excuse(
+    header: Header,
+    plans: Sequence[ProcessorPlan],
+    states: Mapping[str, bytes],
+    report: Report,
+) -> None:
     """A difference behind inputs that were no longer there proves nothing."""
-    starts = {plan.name: plan.start_seq for plan in plans}
+    starts = {plan.name: _read_from(plan, states) - 1 for plan in plans}
     for each in report.processors:
         found = each.difference
         if found is None:
             continue
-        before = [gap for gap in header.gaps if starts[each.name] < gap[0] < found.seq]
+        start_seq = starts[each.name]
+        unread = [(start_seq + 1, header.from_seq - 1)] if header.from_seq > start_seq + 1 else []
+        before = unread + [gap for gap in header.gaps if start_seq < gap[0] < found.seq]
         if before:
             first, last = before[0]
             each.unverified = f"inputs {first} to {last} are missing from the recording"
             each.difference = None
     if report.verdict == "different" and not any(each.difference for each in report.processors):
         report.verdict = "unverified"
+
+
+def _read_from(plan: ProcessorPlan, states: Mapping[str, bytes]) -> int:
+    """The first record that it must read: its window may begin before its state."""
+    return first_needed(states.get(plan.start_sha256, b"")) or plan.start_seq + 1
 
 
 def verify_log(

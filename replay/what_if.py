@@ -14,7 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from nemesis.processors.catalogue import Catalogue
-from nemesis.processors.fold import Emission, Fold, Input
+from nemesis.processors.emission import Emission
+from nemesis.processors.fold import Fold, Input
 from nemesis.replay.course import recorded_conclusion
 from nemesis.replay.differences import FieldDifference, differing_fields
 from nemesis.replay.reader import Recording

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from nemesis.schemas.codes import ComponentKind, FaultClass, Signature, Verdict
-from nemesis.schemas.observed import Count, Index, Ns
+from nemesis.schemas.observed import Count, Index, Ns, Sha256
 
 Ppm = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
@@ -102,6 +102,27 @@ class FailurePredicted(Inference, kw_only=True, frozen=True):
     """Ranks of jobs[0] that sit on it."""
     incident: str = ""
     """Derived from the first fact that raised the band; the same until it is clear again."""
+
+
+class InputShift(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+    """How far one input of a model lies from what it was trained on."""
+
+    name: str
+    shift_ppm: Ppm
+    """The part of its values that lie elsewhere: half the sum of the differences of the shares."""
+
+
+class ModelDriftMeasured(Inference, kw_only=True, frozen=True):
+    """What a model was shown and concluded in a day, against its training."""
+
+    model: Sha256
+    """Of its file."""
+    seen_count: Count
+    """Readings of GPUs that were counted, one a minute of each."""
+    inputs: tuple[InputShift, ...] = ()
+    """Those that moved at all."""
+    score_shift_ppm: Ppm = 0
+    """Of the logit that moved farthest."""
 
 
 IncidentTrigger = Literal["verdict", "prediction", "decision", "withheld", "reopened"]

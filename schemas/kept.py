@@ -48,6 +48,8 @@ class ProcessorStarted(Inference, kw_only=True, frozen=True):
     in_seq: Count
     state_from: Count
     how: Literal["cold", "snapshot", "reread"]
+    missed_count: Count = 0
+    """Inputs before state_from that it had to read again, and that had expired."""
 
 
 class InputLost(Inference, kw_only=True, frozen=True):

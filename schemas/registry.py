@@ -27,11 +27,16 @@ class FactKind(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     struct: type[msgspec.Struct]
     certainty: Certainty
-    owner: str
-    """node, ticker, collector, operator, keeper, archivist, actor:<name>, processor:<name> or
-    processor:*."""
+    owners: tuple[str, ...]
+    """Who may write it: node, ticker, collector, operator, keeper, archivist, actor:<name>,
+    processor:<name> or processor:*."""
     kept_for_ever: bool
     since: str = "0.1"
+
+    @property
+    def owner(self) -> str:
+        """The owners, for people."""
+        return ", ".join(self.owners)
 
     @property
     def type(self) -> str:
@@ -44,12 +49,13 @@ def _snake(name: str) -> str:
 
 
 def _event(certainty: Certainty, owner: str, *structs: type[msgspec.Struct]) -> list[FactKind]:
+    """`owner`: one, or several with a space between."""
     return [
         FactKind(
             token=_snake(struct.__name__),
             struct=struct,
             certainty=certainty,
-            owner=owner,
+            owners=tuple(owner.split()),
             kept_for_ever=True,
         )
         for struct in structs
@@ -63,7 +69,7 @@ def _telemetry(
         token=token,
         struct=struct,
         certainty="observed",
-        owner=owner,
+        owners=(owner,),
         kept_for_ever=kept_for_ever,
     )
 
@@ -100,7 +106,8 @@ EVENTS: Final[Mapping[str, FactKind]] = {
     kind.token: kind
     for kind in (
         *_event("inferred", "processor:attribution", inferred.FaultAttributed),
-        *_event("inferred", "processor:ecc_rules", inferred.FailurePredicted),
+        *_event("inferred", "processor:ecc_rules processor:ecc_model", inferred.FailurePredicted),
+        *_event("inferred", "processor:ecc_model", inferred.ModelDriftMeasured),
         *_event("inferred", "processor:intake", inferred.InputRejected, inferred.InputsSuppressed),
         *_event(
             "inferred",

@@ -120,6 +120,8 @@ class OfflineLog:
         self._keep(item.record)
         for fold in self._readers_of(item):
             self._waiting.extend((each.subject, each.payload) for each in fold.step(item))
+        if item.token == "processor_activated":
+            self._readers.clear()  # what a processor reads may have changed
         if item.space == "events" or item.token == "tick":
             self.hands.take(item)
         fact = fact_of(item.record, self.now_ns) if item.space == "events" else None

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from nemesis.processors.catalogue import first_settings
 from nemesis.processors.healer.playbooks import PLAYBOOKS
 from nemesis.schemas.decided import Mode
 from nemesis.schemas.facts import encode_conclusion
@@ -86,7 +87,12 @@ def beginning(
     ]
     for name in sorted(versions):
         activated = ProcessorActivated(
-            at_ns=at_ns, by=BY, reason=REASON, name=name, version=max(versions[name])
+            at_ns=at_ns,
+            by=BY,
+            reason=REASON,
+            name=name,
+            version=max(versions[name]),
+            settings=msgspec.Raw(first_settings(name)),
         )
         acts.append((activated, name))
     acts += ((submitted, submitted.job) for submitted in submissions(cluster, at_ns))

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from nemesis.processors.fold import Emission
+from nemesis.processors.emission import Emission
 from nemesis.schemas.errors import NemesisError
 from nemesis.streams.errors import (
     LogFullError,

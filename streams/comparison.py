@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from nemesis.processors.fold import Emission
+from nemesis.processors.emission import Emission
 from nemesis.schemas.facts import Record
 
 ID_BYTES_MAX: Final = 200

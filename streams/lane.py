@@ -9,8 +9,9 @@ import asyncio
 import logging
 from typing import Final, Literal
 
-from nemesis.processors.fold import Emission, Fold, Input
-from nemesis.processors.processor import Processor
+from nemesis.processors.emission import Emission
+from nemesis.processors.fold import Fold, Input
+from nemesis.processors.processor import NotInReleaseError, Processor
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Record, cursor_subject
 from nemesis.schemas.kept import SnapshotTaken
@@ -71,14 +72,21 @@ class Lane:
         self._cursor: Final = cursor_subject(processor.name)
         self._lost: tuple[int, int] | None = None
         """Sequences that expired before the next input."""
+        self.missed_count = 0
+        """Those that it had to read again and that had expired: what they said is not known."""
         self._skipped_seq = 0
         self._seen_count = -1
         self._start(Fold(processor), Position())
 
     @property
     def read_seq(self) -> int:
-        """The last input that was stepped."""
+        """The last input that was stepped, once or again."""
         return self.fold.seq
+
+    @property
+    def is_reading_again(self) -> bool:
+        """What lies before its state is being read again: it answers nothing yet."""
+        return self.fold.seq < self.fold.state_seq
 
     @property
     def full(self) -> bool:
@@ -110,7 +118,7 @@ class Lane:
             self.how = "snapshot"
             if taken.version != version:
                 fold.take_over()
-        self.state_from = fold.seq
+        self.state_from = fold.state_seq
         self._start(fold, position)
         self.committer.outbox.survived(survivors)
         self._seen_count = seen_count
@@ -123,9 +131,15 @@ class Lane:
             self.stage = "reading"
 
     def lost(self, from_seq: int, to_seq: int) -> None:
-        """These sequences expired before they were read."""
-        if self.stage == "reading" and self.position.exists and to_seq > self.fold.seq:
-            first = self._lost[0] if self._lost else max(from_seq, self.fold.seq + 1)
+        """These sequences expired before they were read, or read again."""
+        fold = self.fold
+        if self.stage != "reading" or not self.position.exists or to_seq <= fold.seq:
+            return
+        fold.miss()
+        again = min(to_seq, fold.state_seq) - max(from_seq, fold.seq + 1) + 1
+        self.missed_count += max(0, again)
+        if to_seq > fold.state_seq:
+            first = self._lost[0] if self._lost else max(from_seq, fold.state_seq + 1)
             self._lost = (first, to_seq)
 
     def feed(self, item: Input) -> bool:
@@ -143,6 +157,9 @@ class Lane:
             return False
         fold = self.fold
         if record.seq <= fold.seq:
+            return False
+        if record.seq <= fold.state_seq:
+            self._step(fold, item)
             return False
         if item.space == "events" and (difference := self._comparison.passed(record)):
             self.differences.append(difference)
@@ -166,8 +183,9 @@ class Lane:
         if skipped < mine and position.covers(mine, 0):
             raise StaleCopyError(f"{self.name}: another copy answered input {mine}")
         self.position = position
-        if position.version != self.processor.version:
-            self.stage = "waiting"
+        lacks = self.fold.lacks if position.in_seq >= self.fold.seq else ""
+        if position.version != self.processor.version or lacks:
+            self.stage, self.problem = "waiting", lacks
 
     async def verified(self) -> None:
         """Return once it is the log that was read, and what it holds of this processor is known.
@@ -221,6 +239,8 @@ class Lane:
                 f" {taken.in_seq}, nobody answers: run a release whose version"
                 f" {self.processor.version} can ({type(error).__name__})"
             )
+            if isinstance(error, NotInReleaseError):
+                problem = f"{error.message}; {error.hint}"
             if problem != self.problem:
                 _log.error("%s: %s", problem, error)
             self.stage, self.problem = "waiting", problem
@@ -230,8 +250,9 @@ class Lane:
     def _start(self, fold: Fold, position: Position) -> None:
         self.fold = fold
         self._lost = None
+        self.missed_count = 0
         self._skipped_seq = 0
-        self._comparison = Comparison(self.name, fold.seq)
+        self._comparison = Comparison(self.name, fold.state_seq)
         self._snapshot_at = asyncio.get_running_loop().time()
         self.committer = Committer(
             self.log,
@@ -274,10 +295,11 @@ class Lane:
         answers = was_active or self.position.exists
         hands_over = fold.superseded_by is not None
         begins = fold.active and not answers
+        lacks = bool(fold.lacks)
         skipped = seq in fold.skips
         if skipped:
             self._skipped_seq = seq
-        if begins or skipped or (hands_over and answers) or self._snapshot_due():
+        if begins or skipped or lacks or (hands_over and answers) or self._snapshot_due():
             self._snapshot_at = asyncio.get_running_loop().time()
             added |= outbox.add_state(
                 seq,
@@ -290,6 +312,8 @@ class Lane:
         self.committer.stepped(added=added)
         if hands_over:
             self.stage = "handing over" if answers else "waiting"
+        elif lacks:
+            self.stage = "handing over"
         return added
 
     def _snapshot_due(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from nemesis.processors.fold import Emission
+from nemesis.processors.emission import Emission
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import cursor_subject, snapshot_subject
 from nemesis.schemas.kept import ProcessorAdvanced, SnapshotTaken

@@ -91,7 +91,7 @@ def inbox_of(user: str) -> str:
 
 def standing_roles() -> tuple[str, ...]:
     """Every role that the table of facts and the cell itself need, nodes and collectors aside."""
-    owners = sorted({kind.owner for kind in EVENTS.values()} - {ANY_PROCESSOR})
+    owners = sorted({each for kind in EVENTS.values() for each in kind.owners} - {ANY_PROCESSOR})
     named = [owner.replace(":", "/", 1) for owner in owners if ":" in owner]
     return (*_CLUSTER_KINDS, *named)
 
@@ -119,12 +119,12 @@ def _puts_objects(bucket: str, owner: str) -> tuple[str, ...]:
 
 
 def _events_of(owner: str) -> tuple[str, ...]:
-    return tuple(f"nemesis.events.{t}.*" for t, kind in EVENTS.items() if kind.owner == owner)
+    return tuple(f"nemesis.events.{t}.*" for t, kind in EVENTS.items() if owner in kind.owners)
 
 
 def _telemetry_of(owner: str, node: str) -> tuple[str, ...]:
     return tuple(
-        f"nemesis.telemetry.{node}.{t}" for t, kind in TELEMETRY.items() if kind.owner == owner
+        f"nemesis.telemetry.{node}.{t}" for t, kind in TELEMETRY.items() if owner in kind.owners
     )
 
 
@@ -151,7 +151,7 @@ def _processor(token: str, name: str) -> Permissions:
         # the key of a divergence is the conclusion that differs; all others speak of their writer
         f"nemesis.events.{t}.{'*' if t == 'processor_diverged' else token}"
         for t, kind in EVENTS.items()
-        if kind.owner == ANY_PROCESSOR
+        if ANY_PROCESSOR in kind.owners
     )
     return Permissions(
         (

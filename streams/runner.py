@@ -118,6 +118,8 @@ class Runner:
     async def _tell_started(self) -> None:
         while self._started:
             lane = self._started[0]
+            if lane.is_reading_again:
+                return
             await self._say(
                 lane,
                 ProcessorStarted(
@@ -128,6 +130,7 @@ class Runner:
                     in_seq=lane.position.in_seq,
                     state_from=lane.state_from,
                     how=lane.how,
+                    missed_count=lane.missed_count,
                 ),
             )
             self._started.pop(0)

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from nemesis.processors.catalogue import CATALOGUE
+from nemesis.processors.catalogue import CATALOGUE, first_settings
 from nemesis.schemas.facts import encode_conclusion
 from nemesis.schemas.operated import ProcessorActivated
 from nemesis.schemas.tokens import name_of
@@ -141,7 +141,12 @@ async def activate(log: Log) -> list[str]:
     activated = []
     for name, versions in sorted(CATALOGUE.items()):
         data = ProcessorActivated(
-            at_ns=at_ns, by=BY, reason=REASON, name=name, version=max(versions)
+            at_ns=at_ns,
+            by=BY,
+            reason=REASON,
+            name=name,
+            version=max(versions),
+            settings=msgspec.Raw(first_settings(name)),
         )
         subject, payload = encode_conclusion(
             id=f"{BY}/{at_ns}/{name}", source=f"/operators/{BY}", at_ns=at_ns, data=data, key=name

@@ -1,5 +1,8 @@
 """Failure models for tests: small integers drawn by a seed; nobody trained them."""
 
+from hashlib import sha256
+
+import msgspec
 import numpy as np
 
 from nemesis.processors.ecc_model.inputs import INPUTS, Codes
@@ -43,3 +46,31 @@ def drawn_codes(seed: int, steps: int, count: int) -> list[Codes]:
     """Inputs of so many steps."""
     random = np.random.default_rng(seed)
     return list(random.integers(-127, 128, (steps, len(INPUTS), count)).astype(np.int8))
+
+
+def watching_model(name: str) -> Model:
+    """Its chance of every horizon is the code of one input divided by 128; a negative one is 0."""
+
+    def passes(terms: int, term: int, *, weight: int = 1, outputs: int = 1) -> Layer:
+        weights = np.zeros((outputs, terms), np.int8)
+        weights[:, term] = weight
+        return layer_of(weights, [0] * outputs, [0] * outputs)
+
+    nothing = passes(TAPS, 0, weight=0)
+    chances = np.clip(np.arange(LOGITS) - LOGITS // 2, 0, None) * (UNIT // (LOGITS // 2))
+    certain = np.zeros(LOGITS, np.int64)  # of those that survived the first horizon nothing fails
+    return Model(
+        inputs=INPUTS,
+        channels=1,
+        stem=passes(len(INPUTS), INPUTS.index(name)),
+        convolutions=(nothing,) * (2 * len(DILATIONS)),
+        hidden=passes(2, 0),
+        logits=passes(1, 0, weight=16, outputs=len(HORIZONS_S)),
+        hazards=np.array([chances, certain, certain, certain]).astype("<i4").tobytes(),
+    )
+
+
+def filed(model: Model) -> tuple[str, bytes]:
+    """A model's hash and file."""
+    raw = msgspec.msgpack.encode(model)
+    return sha256(raw).hexdigest(), raw

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from nemesis.processors.fold import Emission, Fold, Input
+from nemesis.processors.emission import Emission
+from nemesis.processors.fold import Fold, Input
 from nemesis.processors.healer.healer import Healer
 from nemesis.schemas.decided import (
     QuiesceDecided,

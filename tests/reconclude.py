@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from nemesis.processors.fold import Emission, Fold, Input
+from nemesis.processors.emission import Emission
+from nemesis.processors.fold import Fold, Input
 from nemesis.replay.course import recorded_conclusion
 from nemesis.replay.reader import Recording
 from nemesis.replay.versions import maker

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from nemesis.processors.fold import Emission, Fold, Input
+from nemesis.processors.emission import Emission
+from nemesis.processors.fold import Fold, Input
 from nemesis.processors.processor import Processor
 from nemesis.replay.writer import RecordingWriter
 from nemesis.schemas.errors import NemesisError

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from nemesis.processors.fold import Emission
+from nemesis.processors.emission import Emission
 from nemesis.schemas.facts import Record
 from nemesis.schemas.kept import ProcessorAdvanced
 from nemesis.streams.batch import Message

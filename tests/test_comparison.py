@@ -4,7 +4,8 @@ from hashlib import sha256
 
 import pytest
 
-from nemesis.processors.fold import Emission, Fold
+from nemesis.processors.emission import Emission
+from nemesis.processors.fold import Fold
 from nemesis.schemas.facts import Record, encode_conclusion
 from nemesis.schemas.operated import NoteAdded
 from nemesis.streams.comparison import NOTHING, Comparison, Difference

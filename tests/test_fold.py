@@ -1,6 +1,8 @@
 """Promises of a processor at its place in the log: what was said before, what is never lost."""
 
-from nemesis.processors.fold import LIVES_MAX, Emission, Fold, Input
+from nemesis.processors.emission import Emission
+from nemesis.processors.fold import Fold, Input
+from nemesis.processors.lives import LIVES_MAX
 from nemesis.schemas.envelope import EVENT_BYTES_MAX
 from nemesis.schemas.facts import (
     Record,

@@ -56,7 +56,7 @@ _READING = ("decisions", "status")
 def _role(subject: str) -> str:
     _, space, token, *_ = subject.split(".")
     if space == "events":
-        return EVENTS[token].owner.replace(":", "/", 1)
+        return EVENTS[token].owners[0].replace(":", "/", 1)
     return "ticker" if token == "clock" else f"node/{token}"
 
 

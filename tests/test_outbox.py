@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nemesis.processors.fold import Emission
+from nemesis.processors.emission import Emission
 from nemesis.schemas.kept import ProcessorAdvanced, SnapshotTaken
 from nemesis.streams.outbox import (
     BATCH_BYTES_MAX,

@@ -38,7 +38,7 @@ def publishing_telemetry() -> dict[str, set[str]]:
     """Subject -> roles that may publish to it: what is seen."""
     table: dict[str, set[str]] = {}
     for token, kind in TELEMETRY.items():
-        of_node = kind.owner == "node"
+        of_node = kind.owners == ("node",)
         table[f"nemesis.telemetry.n001.{token}"] = {"node/n001", "sim"} if of_node else NOBODY
         table[f"nemesis.telemetry.{token_of(ODD)}.{token}"] = (
             {f"node/{ODD}", "sim"} if of_node else NOBODY
@@ -56,10 +56,10 @@ def publishing_events() -> dict[str, set[str]]:
     """What is concluded, decided and done."""
     table: dict[str, set[str]] = {}
     for token, kind in EVENTS.items():
-        owner = kind.owner.replace(":", "/", 1)
-        table[f"nemesis.events.{token}.x"] = NOBODY if kind.owner == ANY_PROCESSOR else {owner}
+        owners = {each.replace(":", "/", 1) for each in kind.owners} - {"processor/*"}
+        table[f"nemesis.events.{token}.x"] = owners
         table[f"nemesis.events.{token}.healer"] = (
-            {"processor/healer"} if kind.owner == ANY_PROCESSOR else {owner}
+            {"processor/healer"} if ANY_PROCESSOR in kind.owners else owners
         )
     table["nemesis.events.processor_diverged.x"] = PROCESSORS
     table["nemesis.events.processor_diverged.healer"] = PROCESSORS
@@ -207,6 +207,7 @@ OWNERS = {
     "operator": "breaker_reset decision_approved decision_vetoed job_ended job_submitted"
     " node_protected note_added pause_set policy_applied processor_activated",
     "processor:attribution": "fault_attributed",
+    "processor:ecc_model": "failure_predicted model_drift_measured",
     "processor:ecc_rules": "failure_predicted",
     "processor:goodput": "goodput_accounted incident_costed job_resumed",
     "processor:healer": "policy_refused quiesce_decided recovery_decided recovery_withheld",
@@ -218,8 +219,8 @@ OWNERS = {
 
 
 def test_every_fact_has_the_owner_that_the_design_gives_it() -> None:
-    said = {token: owner for owner, tokens in OWNERS.items() for token in tokens.split()}
-    assert {token: kind.owner for token, kind in EVENTS.items()} == said
+    said = {(token, owner) for owner, tokens in OWNERS.items() for token in tokens.split()}
+    assert {(token, each) for token, kind in EVENTS.items() for each in kind.owners} == said
 
 
 def test_the_table_covers_every_fact_and_every_role() -> None:

@@ -16,7 +16,7 @@ from tests.attribution_log import Log
 from tests.strategies import any_of
 from tests.test_attribution_properties import Act, acts, facts_of
 
-NAMES = ("attribution", "ecc_rules", "goodput", "healer", "incident")
+NAMES = ("attribution", "ecc_model", "ecc_rules", "goodput", "healer", "incident")
 WORDS = st.sampled_from(
     (
         "", "llama", "n1", "n2", "leaf1", "i-1", "i-2", "llama/1", "llama/2", f"llama/{'9' * 5000}",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nemesis.processors.fold import Emission, Input
+from nemesis.processors.emission import Emission
+from nemesis.processors.fold import Input
 from nemesis.schemas.facts import decode_conclusion
 from nemesis.schemas.kept import ProcessorAdvanced
 from nemesis.streams.batch import Message

@@ -26,9 +26,17 @@ hides the remapper: channels 5 and 6 are then missing, the row is still that of 
 
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from nemesis.processors.ecc_model.packing import (
+    Packed,
+    packed,
+    packed_flags,
+    unpacked,
+    unpacked_flags,
+)
 from nemesis.schemas.channels import GPU_CHANNELS
 
 Ints = NDArray[np.int64]
@@ -84,6 +92,14 @@ class Step:
         """[FLAGS, GPU]"""
 
 
+class Readings(msgspec.Struct, array_like=True, frozen=True):
+    """A ChannelReader's state."""
+
+    last: Packed
+    known: bytes
+    waited: Packed
+
+
 class ChannelReader:
     """The last reading of every counter of every GPU."""
 
@@ -109,6 +125,21 @@ class ChannelReader:
         """Other parts are in these places: nothing is known of them."""
         self._known[:, columns] = False
         self._waited[columns] = 0
+
+    def wait(self, steps: int) -> None:
+        """So many steps passed of which nobody can say anything."""
+        self._waited += steps
+
+    def state(self) -> Readings:
+        """What is known."""
+        return Readings(packed(self._last), packed_flags(self._known), packed(self._waited))
+
+    def resume(self, state: Readings, count: int) -> None:
+        """Take up a state of so many GPUs."""
+        shape = (len(_COUNTERS), count)
+        self._last = unpacked(state.last, shape)
+        self._known = unpacked_flags(state.known, shape)
+        self._waited = unpacked(state.waited, (count,))
 
     def read(self, block: Ints, polled: Flags) -> Step:
         """One step of all GPUs: `block` [GPU, GPU_CHANNELS], heeded where `polled` [GPU].

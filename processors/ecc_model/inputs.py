@@ -11,10 +11,12 @@ the time since the last uncorrected error.
 
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from nemesis.processors.ecc_model.channels import CHANNELS, FLAGS, Ints, Step
+from nemesis.processors.ecc_model.packing import Packed, packed, unpacked
 
 Codes = NDArray[np.int8]
 
@@ -74,6 +76,14 @@ def coded(values: Ints, table: Ints) -> Codes:
     return codes
 
 
+class Memories(msgspec.Struct, array_like=True, frozen=True):
+    """An InputMaker's state."""
+
+    fading: Packed
+    since_ue: Packed
+    rows: Packed
+
+
 class InputMaker:
     """What is remembered of every GPU beyond the last half hour."""
 
@@ -97,6 +107,16 @@ class InputMaker:
         self.fading[:, columns] = 0
         self.since_ue[columns] = 0
         self.rows[columns] = 0
+
+    def state(self) -> Memories:
+        """What is remembered."""
+        return Memories(packed(self.fading), packed(self.since_ue), packed(self.rows))
+
+    def resume(self, state: Memories, count: int) -> None:
+        """Take up a state of so many GPUs."""
+        self.fading = unpacked(state.fading, (len(_FADES), count))
+        self.since_ue = unpacked(state.since_ue, (count,))
+        self.rows = unpacked(state.rows, (count,))
 
     def make(self, step: Step) -> Codes:
         """[INPUTS, GPU]: the codes of one step; time passes for what fades."""

@@ -39,6 +39,9 @@ UNIT_BITS: Final = 30
 UNIT: Final = 1 << UNIT_BITS
 """One, as a probability."""
 PPM: Final = 1_000_000
+SHARE_BINS: Final = 16
+"""Equal parts of what a code or a logit can be."""
+SHARES_BYTES: Final = 4 * (len(INPUTS) + len(HORIZONS_S)) * SHARE_BINS
 
 Floats = NDArray[np.float32]
 
@@ -102,6 +105,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """Of the generator's parameters that it was trained with."""
     card: str = ""
     """What the training run says of itself, as JSON."""
+    shares: bytes = b""
+    """little-endian uint32 [inputs, then HORIZONS_S; SHARE_BINS]: of input codes and of logits in
+    training, in ppm (`drift.Tally.shares`); empty: nobody counted, and drift is not told."""
 
     def hazard_table(self) -> NDArray[np.int64]:
         """[HORIZONS_S, LOGITS]"""
@@ -141,6 +147,8 @@ def expect_exact(model: Model) -> None:
     table = model.hazard_table()
     if (table < 0).any() or (table > UNIT).any() or (np.diff(table) < 0).any():
         raise ValueError(f"hazards: expected 0 to {UNIT}, not falling with the logit")
+    if len(model.shares) not in (0, SHARES_BYTES):
+        raise ValueError(f"shares: {len(model.shares)} bytes, expected {SHARES_BYTES} or none")
 
 
 def _expect(layer: Layer, name: str, outputs: int, terms: int, most: int) -> None:

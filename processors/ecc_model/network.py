@@ -61,6 +61,9 @@ class Network:
 
     def grow(self, count: int) -> None:
         """Take up more GPUs; the others keep their columns."""
+        if self.count % self._width:  # columns beyond the last GPU were computed along with it
+            for ring in self._parts[-1]:
+                ring[:, :, self.count % self._width :] = 0
         self.count = count
         while len(self._parts) * self._width < count:
             self._parts.append(

@@ -7,7 +7,8 @@ that whatever a processor waits for has passed before the next one and at the en
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from nemesis.processors.fold import Emission, Fold, Input
+from nemesis.processors.emission import Emission
+from nemesis.processors.fold import Fold, Input
 from nemesis.processors.processor import Processor
 from nemesis.schemas.facts import (
     Record,

@@ -1,0 +1,61 @@
+"""Which band a GPU's chances put it into, with hysteresis, so that nobody is told of flutter.
+
+Why: a score crosses a threshold many times before anything happens, and each crossing would be a
+decision. How: each band is a latch of its own on the head that it is measured on; it is set at its
+threshold and reset below half of it; the gravest latch that is set is the band.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from nemesis.processors.ecc_model.channels import Flags, Ints
+from nemesis.processors.ecc_model.model import HORIZONS_S
+from nemesis.schemas.inferred import RiskBand
+
+
+class Band(msgspec.Struct, frozen=True):
+    """A band, and what is to be exceeded on which head."""
+
+    name: RiskBand
+    head: int
+    """Of HORIZONS_S."""
+    at_ppm: int
+
+    @property
+    def horizon_ns(self) -> int:
+        """The head's horizon."""
+        return HORIZONS_S[self.head] * 1_000_000_000
+
+
+# the seed tiers: 0.95 within half an hour and 0.85 within two; below them what is likelier to
+# happen than not within the longest horizon is put on record
+BANDS: Final = (Band("record", 3, 500_000), Band("watch", 2, 850_000), Band("act", 0, 950_000))
+"""The gravest last."""
+_HEADS: Final = [each.head for each in BANDS]
+_UP_PPM: Final = np.array([[each.at_ppm] for each in BANDS], np.int64)
+_DOWN_PPM: Final = _UP_PPM // 2
+
+
+def latched(latches: Flags, chances_ppm: Ints, heard: Flags) -> Flags:
+    """[BANDS, GPU]: the latches after this step; those of GPUs that are not heard stay.
+
+    `latches` as they were, `chances_ppm` [HORIZONS_S, GPU].
+    """
+    own = chances_ppm[_HEADS]
+    found: Flags = np.where(heard, (own >= _UP_PPM) | (latches & (own >= _DOWN_PPM)), latches)
+    return found
+
+
+def bands_of(latches: Flags) -> Ints:
+    """[GPU]: the gravest latch that is set, from 1 on; 0: none."""
+    ranks = np.arange(1, len(BANDS) + 1, dtype=np.int64).reshape(-1, 1)
+    found: Ints = (latches * ranks).max(axis=0)
+    return found
+
+
+def percent(chances_ppm: Sequence[int]) -> str:
+    """Chances in words, rounded down."""
+    return ", ".join(f"{each // 10_000}" for each in chances_ppm) + " %"

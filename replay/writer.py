@@ -67,9 +67,8 @@ class RecordingWriter:
         self._next_seq = from_seq
         self._first_ns = self._last_ns = 0
         with explained(path):
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        self._temporary: Final = Path(name)
-        self._file: Final[IO[bytes]] = os.fdopen(handle, "wb")
+            # without a name: nothing of it is left where the process is killed
+            self._file: Final[IO[bytes]] = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
         self._body: Final[IO[bytes]] = (
             _compressor().stream_writer(self._file, closefd=False)
             if path.suffix == ".zst"
@@ -90,7 +89,6 @@ class RecordingWriter:
             self._body.close()
         with contextlib.suppress(OSError):
             self._file.close()
-        self._temporary.unlink(missing_ok=True)
 
     def start(
         self, name: str, *, in_seq: int, version: int, state: bytes, handed_over: bool = False
@@ -150,8 +148,8 @@ class RecordingWriter:
             incident=incident,
         )
         with explained(self._path):
-            self._body.close()
-            self._file.close()
+            if self._body is not self._file:
+                self._body.close()
             self._publish(encode_header(header))
         return header
 
@@ -159,9 +157,10 @@ class RecordingWriter:
         """Header and body under the final name, in one step."""
         handle, name = tempfile.mkstemp(prefix=f".{self._path.name}.", dir=self._path.parent)
         try:
-            with os.fdopen(handle, "wb") as whole, self._temporary.open("rb") as body:
+            self._file.seek(0)
+            with os.fdopen(handle, "wb") as whole:
                 whole.write(_compressor().compress(first) if self._path.suffix == ".zst" else first)
-                shutil.copyfileobj(body, whole, 1 << 20)
+                shutil.copyfileobj(self._file, whole, 1 << 20)
                 whole.flush()
                 os.fsync(whole.fileno())
             place(Path(name), self._path, force=self._force)

@@ -26,9 +26,9 @@ def expect_writable(*paths: Path | None, force: bool) -> None:
         with explained(path):
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            os.close(handle)
-            Path(name).unlink()
+            if path.exists() and not path.is_file():  # it would be replaced, a device as well
+                raise OSError(errno.EINVAL, "not a plain file")
+            tempfile.TemporaryFile(dir=path.parent).close()
 
 
 @contextmanager

@@ -20,34 +20,38 @@ class BadDocumentError(NemesisError):
     exit_code = 2
 
 
-def read_document(path: Path) -> bytes:
+def read_document(path: Path, *, bytes_max: int = DOCUMENT_BYTES_MAX) -> bytes:
     """The bytes of a file.
 
     Raises:
-        BadDocumentError: no plain file, not to be read, or larger than DOCUMENT_BYTES_MAX.
+        BadDocumentError: no plain file, not to be read, or larger than `bytes_max`.
     """
     try:
-        if path.exists() and not path.is_file():
+        if path.exists() and not path.is_file():  # a fifo that nobody writes to waits for ever
             raise BadDocumentError(f"cannot read {path}: not a plain file")
         with path.open("rb") as file:
-            raw = file.read(DOCUMENT_BYTES_MAX + 1)
+            raw = file.read(bytes_max + 1)
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL
         why = getattr(error, "strerror", None) or error
         raise BadDocumentError(f"cannot read {path}: {why}") from error
-    if len(raw) > DOCUMENT_BYTES_MAX:
-        raise BadDocumentError(f"{path} has more than {DOCUMENT_BYTES_MAX} bytes")
+    if len(raw) > bytes_max:
+        raise BadDocumentError(f"{path} has more than {bytes_max} bytes")
     return raw
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file says.
+    """What a TOML file says; a byte-order mark, which editors put before UTF-8, is left out.
 
     Raises:
         BadDocumentError: as `read_document`, or not TOML.
     """
     raw = read_document(path)
     try:
-        return tomllib.loads(raw.decode())
+        return tomllib.loads(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise BadDocumentError(
+            f"{path}: byte {error.start}: not UTF-8, expected TOML: save it as UTF-8"
+        ) from error
     except ValueError as error:  # no TOML, no text, a number of thousands of digits
         raise BadDocumentError(f"{path}: {error}") from error
     except RecursionError as error:

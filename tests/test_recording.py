@@ -132,6 +132,15 @@ def test_a_writer_that_stops_half_way_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["x.zst", "x.ndjson"])
+def test_while_it_is_written_nothing_lies_there_that_a_kill_could_leave(
+    tmp_path: Path, name: str
+) -> None:
+    with writing(tmp_path / name) as writer:
+        writer.record(RECORDS[0])
+        assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(CannotWriteError, match=r"cannot write .*: No such file or directory"):
         write(tmp_path / "none" / "x.ndjson", RECORDS)

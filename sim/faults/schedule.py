@@ -19,6 +19,7 @@ from nemesis.sim.faults.planned import FaultPlanned
 from nemesis.sim.faults.rates import DAY_S, arrivals, distribution_named
 from nemesis.sim.faults.scenario import ANYTHING, Scenario
 from nemesis.sim.topology.cluster import Cluster
+from nemesis.streams.documents import BadDocumentError, read_document
 
 TRACE_BYTES_MAX: Final = 64 << 20
 MAPPING: Final = "infinitehbd"
@@ -79,11 +80,10 @@ def read_trace(path: Path) -> list[TraceEvent]:
         BadTraceError: no such file, too large, or not of this form; names the event.
     """
     try:
-        if path.stat().st_size > TRACE_BYTES_MAX:
-            raise BadTraceError(f"{path}: larger than {TRACE_BYTES_MAX >> 20} MiB")
-        events = msgspec.json.decode(path.read_bytes(), type=list[TraceEvent])
-    except OSError as error:
-        raise BadTraceError(f"cannot read {path}: {error.strerror}") from error
+        raw = read_document(path, bytes_max=TRACE_BYTES_MAX)
+        events = msgspec.json.decode(raw, type=list[TraceEvent])
+    except BadDocumentError as error:
+        raise BadTraceError(error.message) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadTraceError(f"{path}: no trace: {error}") from error
     return sorted(events, key=lambda each: each.event_time)

@@ -15,6 +15,8 @@ import msgspec
 import numpy as np
 
 from nemesis.schemas.errors import NemesisError
+from nemesis.sim.faults.schedule import TRACE_BYTES_MAX
+from nemesis.streams.documents import BadDocumentError, read_document
 
 DOUBLE_BIT: Final = "GPU DBE(Double Bit ECC) > Threshold"
 NODES_COUNT: Final = 400
@@ -81,8 +83,11 @@ def double_bit_errors(path: Path) -> dict[str, list[float]]:
         BadTraceError: no such file, or not the trace.
     """
     try:
-        events = msgspec.json.decode(path.read_bytes(), type=list[_Event])
-    except (OSError, msgspec.DecodeError) as error:
+        raw = read_document(path, bytes_max=TRACE_BYTES_MAX)
+        events = msgspec.json.decode(raw, type=list[_Event])
+    except BadDocumentError as error:
+        raise BadTraceError(error.message) from error
+    except msgspec.DecodeError as error:
         raise BadTraceError(f"{path}: {error}") from error
     found: dict[str, list[float]] = defaultdict(list)
     for each in events:

@@ -22,9 +22,11 @@ from nemesis.sim.truth.ledger import (
     MembershipFormed,
     Truth,
 )
+from nemesis.streams.documents import BadDocumentError, read_document
 from nemesis.streams.replacing import replace_file
 
 SUFFIX: Final = ".ledger.ndjson"
+BYTES_MAX: Final = 1 << 28  # a fault is a few kilobytes
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final[msgspec.json.Decoder[Entry]] = msgspec.json.Decoder(Entry)
 
@@ -115,9 +117,9 @@ def read_ledger_file(path: Path) -> Ledger:
         BadLedgerError: no such file, a line that is no entry, or an end that is missing.
     """
     try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise BadLedgerError(f"cannot read {path}: {error.strerror}") from error
+        lines = read_document(path, bytes_max=BYTES_MAX).splitlines()
+    except BadDocumentError as error:
+        raise BadLedgerError(error.message) from error
     entries: list[Entry] = []
     for number, line in enumerate(lines, 1):
         try:

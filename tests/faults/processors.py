@@ -122,6 +122,49 @@ class Echoing(_Digesting):
         return [self._note(fact, f"echo {fact.data.text}")] if self.state.count % 3 == 0 else []
 
 
+class Looking(_Digesting):
+    """Tells every fourth line what lay in the last seconds, which is in none of its snapshots."""
+
+    name = "looking"
+    reads: tuple[str, ...] = ("kernel", "tick")
+    lookback_ns = 8_000_000_000
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window: list[tuple[int, str]] = []
+
+    def configure(self, settings: bytes) -> None:
+        super().configure(settings)
+        self.window = []
+
+    def root(self) -> bytes:
+        return self.snapshot()
+
+    def reroot(self, root: bytes) -> None:
+        self.window = []
+        if root:
+            self.restore(root)
+
+    def _conclude(self, fact: Fact) -> list[Conclusion]:
+        now_ns = fact.log_time_ns
+        self.window = [each for each in self.window if each[0] > now_ns - self.lookback_ns]
+        if fact.kind == "tick":
+            return []
+        self.window.append((now_ns, fact.id))
+        seen = sha256(repr(self.window).encode()).hexdigest()[:8]
+        told = self._note(fact, f"saw {len(self.window)}, {seen}")
+        return [told] if self.state.count % 4 == 0 else []
+
+
+class LookingNext(Looking):
+    """Version 2: says that it is, and understands the state of version 1."""
+
+    version = 2
+
+    def _note(self, fact: Fact, text: str, *, urgent: bool = False) -> Conclusion:
+        return super()._note(fact, f"{text}, by version 2", urgent=urgent)
+
+
 CATALOGUE: Catalogue = {
     "counting": {1: Counting, 2: CountingNext},
     "echoing": {1: Echoing},

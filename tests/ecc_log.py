@@ -37,6 +37,8 @@ POWER = GPU_CHANNELS.index("power_mw")
 MODEL, FILE = filed(watching_model("power_mw"))
 OTHER, OTHER_FILE = filed(watching_model("memory_temp_c"))
 FILES = {MODEL: FILE, OTHER: OTHER_FILE}
+NONE: dict[str, bytes] = {}
+"""A release without any model."""
 
 
 def power_for(code: int) -> int:

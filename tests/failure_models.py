@@ -48,8 +48,11 @@ def drawn_codes(seed: int, steps: int, count: int) -> list[Codes]:
     return list(random.integers(-127, 128, (steps, len(INPUTS), count)).astype(np.int8))
 
 
-def watching_model(name: str) -> Model:
-    """Its chance of every horizon is the code of one input divided by 128; a negative one is 0."""
+def watching_model(name: str, weight: int = 16) -> Model:
+    """Its chance of every horizon is the code of one input times weight/16, divided by 128.
+
+    A negative one is 0, and none is greater than one.
+    """
 
     def passes(terms: int, term: int, *, weight: int = 1, outputs: int = 1) -> Layer:
         weights = np.zeros((outputs, terms), np.int8)
@@ -65,7 +68,7 @@ def watching_model(name: str) -> Model:
         stem=passes(len(INPUTS), INPUTS.index(name)),
         convolutions=(nothing,) * (2 * len(DILATIONS)),
         hidden=passes(2, 0),
-        logits=passes(1, 0, weight=16, outputs=len(HORIZONS_S)),
+        logits=passes(1, 0, weight=weight, outputs=len(HORIZONS_S)),
         hazards=np.array([chances, certain, certain, certain]).astype("<i4").tobytes(),
     )
 

@@ -200,3 +200,22 @@ def test_a_prediction_about_no_job_or_no_node_is_borne() -> None:
     cell.predict("act", jobs=())
     cell.predict("act", 3, component="switch/leaf03", incident="p-2")
     assert cell.last(RecoveryDecided).removed_ranks == (3,)
+
+
+def test_two_who_foresee_the_same_failure_are_answered_once() -> None:
+    cell = made()
+    cell.predict("act", 3, rule="spare_rows_used")
+    cell.predict("act", 3, incident="p-2", rule="ecc_model")
+    cell.carry_out()
+    cell.tick(10)
+    assert cell.kinds == ["RecoveryDecided"]
+    assert cell.last(RecoveryDecided).removed_ranks == (3,)
+
+
+def test_what_one_takes_back_the_other_still_foresees() -> None:
+    cell = made({"shrinks_max": 0}, spares=("s0",))
+    cell.predict("watch", 3)
+    cell.predict("watch", 3, incident="p-2")
+    cell.predict("clear", 3)
+    cell.predict("act", 3, incident="p-2")
+    assert cell.last(RecoveryDecided, RecoveryWithheld).incident == "p-2"

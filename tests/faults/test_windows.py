@@ -14,7 +14,7 @@ from nemesis.replay.verify import plans_of, verify_log
 from nemesis.schemas.facts import Record
 from nemesis.schemas.kept import SnapshotTaken
 from nemesis.streams.batch import Message
-from tests.ecc_log import FILES, MODEL, Nodes, quiet, watched
+from tests.ecc_log import FILES, MODEL, NONE, Nodes, quiet, watched
 from tests.faults import traffic
 from tests.faults.memory_log import Faults, MemoryLog
 from tests.faults.oracle import judge, recorded, started
@@ -103,7 +103,7 @@ def test_a_copy_without_the_model_waits_and_one_that_has_it_answers_everything(
 ) -> None:
     async def main() -> None:
         log = MemoryLog()
-        without = Copy(log, Faults(1), tmp_path / "a", lambda: EccModel({}.get))
+        without = Copy(log, Faults(1), tmp_path / "a", lambda: EccModel(NONE.get))
         living = asyncio.ensure_future(without.live())
         log.append(*messages_of(raising()))
         await asyncio.sleep(30)
@@ -127,7 +127,7 @@ def test_a_copy_without_the_model_waits_and_one_that_has_it_answers_everything(
 def test_replay_without_the_model_says_which_one_is_missing() -> None:
     log = raising()
     report = verify_log(
-        log.records, plans_of(log.records), {}, lambda name, version: EccModel({}.get)
+        log.records, plans_of(log.records), {}, lambda name, version: EccModel(NONE.get)
     )
     (own,) = report.processors
     assert report.verdict == "unverified"

@@ -1,0 +1,110 @@
+"""Promises of a recording of a processor with a window: it holds what has to be read again."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from nemesis.processors.ecc_model.ecc_model import EccModel
+from nemesis.processors.fold import first_needed
+from nemesis.processors.processor import Processor
+from nemesis.replay.capture import capture
+from nemesis.replay.reader import Recording
+from nemesis.replay.verify import verify
+from nemesis.replay.writer import RecordingWriter
+from nemesis.schemas.facts import Record
+from nemesis.streams.runner import Runner
+from nemesis.streams.server import Server
+from tests.cells import in_cell, until
+from tests.ecc_log import FILES, HISTORY, MODEL, NONE, Nodes, quiet, watched
+
+pytestmark = pytest.mark.server
+SNAPSHOT_PERIOD_S = 0.05
+
+
+def make(name: str, version: int) -> Processor:
+    return EccModel(FILES.get)
+
+
+async def publish(server: Server, records: list[Record]) -> None:
+    """Each as who may write it."""
+    roles = {"tick": "ticker", "events": "operator", "n1": "node/n1"}
+    logs = {name: await server.connect(role) for name, role in roles.items()}
+    for each in records:
+        _, space, name, *kind = each.subject.split(".")
+        writer = "tick" if kind == ["tick"] else space if space == "events" else name
+        await logs[writer].publish(each.subject, each.payload)
+    for log in logs.values():
+        await log.close()
+
+
+async def answered(server: Server, folder: Path, records: list[Record]) -> None:
+    """Written while a copy is at work, which ends when it has answered everything."""
+    log = await server.connect("processor/ecc_model")
+    runner = Runner(
+        [(EccModel(FILES.get), log)],
+        folder=folder,
+        start_ns=1,
+        snapshot_period_s=SNAPSHOT_PERIOD_S,
+    )
+    running = asyncio.ensure_future(runner.run())
+    await publish(server, records)
+    end = (await log.bounds()).last_seq
+    await until(lambda: runner.lanes[0].position.in_seq >= end - 1, "everything is answered")
+    runner.stop()
+    await running
+    await log.close()
+
+
+def speaking() -> Nodes:
+    """More than an hour in which a GPU is spoken of three times at the end."""
+    log = quiet(watched("n1"), "n1", cells=2 * HISTORY)
+    for code in (122, 0, 122):
+        log.power("n1", code, 0)
+        log.tick()
+    return log
+
+
+def test_a_late_slice_is_widened_to_its_window_and_replays_equal(tmp_path: Path) -> None:
+    path = tmp_path / "late.ndjson.zst"
+
+    async def body(server: Server) -> None:
+        records = speaking().records
+        folder = tmp_path / "copies"
+        folder.mkdir()
+        await answered(server, folder, records[:-10])
+        await answered(server, folder, records[-10:])  # by a copy that reads again
+        reader = await server.connect("reader")
+        end = (await reader.bounds()).last_seq
+        await capture(reader, path, from_seq=end - 10, to_seq=end, cell="test")
+        await reader.close()
+
+    in_cell(tmp_path, body, roles=["node/n1"])
+    recording = Recording(path)
+    (plan,) = recording.header.processors
+    needed = first_needed(recording.states()[plan.start_sha256])
+    assert recording.header.from_seq == needed < plan.start_seq - HISTORY
+    report = verify(recording, make)
+    assert report.verdict == "equal", report.first
+    (own,) = report.processors
+    assert own.equal_count >= 1
+    assert own.states_equal_count > 0
+
+    cut = tmp_path / "cut.ndjson"  # the same without the window
+    with RecordingWriter(
+        cut, cell="", made_by="", made_at="", from_seq=plan.start_seq + 1, force=False
+    ) as writer:
+        writer.start(
+            plan.name,
+            in_seq=plan.start_seq,
+            version=plan.start_version,
+            state=recording.states()[plan.start_sha256],
+        )
+        for each in recording.records():
+            if each.seq > plan.start_seq:
+                writer.record(each)
+        writer.finish(to_seq=recording.header.to_seq)
+    (own,) = verify(Recording(cut), make).processors
+    assert own.unverified == (f"inputs {needed} to {plan.start_seq} are missing from the recording")
+    without = verify(recording, lambda name, version: EccModel(NONE.get))
+    assert without.processors[0].unverified.startswith(f"ecc_model: the active model {MODEL} is")

@@ -29,6 +29,7 @@ LAYOUTS: list[dict[str, Any]] = [
     {"tp": 4, "pp": 2},
     {"tp": 2, "ep": 2},
     {"tp": 2, "ep": 4, "pp": 2},
+    {"tp": 2, "pp": 4, "chunks": 2},
 ]
 
 

@@ -212,6 +212,19 @@ def test_torchs_own_analyzer_misses_a_halted_host_in_the_groups_of_a_model(tmp_p
 
 
 @needs_analyzer
+def test_torchs_own_analyzer_takes_single_sends_for_collectives_as_of_real_dumps(
+    tmp_path: Path,
+) -> None:
+    bundle = incident(tmp_path, lambda job: job.halt(5), tp=2, pp=4, chunks=2, microbatches=8)
+    said = analyzed(bundle, "--mismatch_cap", "100000")
+    named = re.findall(r"group info: \d+:(\w+)\ncollective: (.*)\nmissing ranks: \{(.*)\}", said)
+    assert ("DATA_PARALLEL_GROUP_WITH_CP", "5") in {(group, ranks) for group, _, ranks in named}
+    sends = [call for group, call, _ in named if group == "PIPELINE_MODEL_PARALLEL_GROUP"]
+    assert sends
+    assert all(re.match(r"nccl:(send|recv) \d", call) for call in sends)
+
+
+@needs_analyzer
 def test_torchs_own_analyzer_misses_nobody_in_a_healthy_pipeline(tmp_path: Path) -> None:
     """It matches one-way batches. Of those that send and receive it says MISMATCH, of real dumps
     as well: it looks for the peer of a receive at the receiver (pytorch/pytorch, issue 139280)."""

@@ -59,11 +59,13 @@ def test_groups_are_those_of_a_real_megatron_job() -> None:
     assert layout.group_of(13, "ep").ranks == (12, 13, 14, 15)
 
 
-@given(layouts(), st.integers(1, 6))
+@given(layouts(), st.integers(1, 6), st.integers(1, 4))
 def test_a_step_computes_all_of_its_time_and_sends_what_is_received(
-    layout: Layout, microbatches: int
+    layout: Layout, microbatches: int, chunks: int
 ) -> None:
-    programs = programs_of(layout, microbatches)
+    if layout.pp == 1:
+        chunks = 1
+    programs = programs_of(layout, microbatches * (layout.pp if chunks > 1 else 1), chunks)
     for program in programs:
         assert 0.999 < sum(each.share_ppm for each in program) / 1e6 <= 1
     sent = [message for program in programs for each in program for message in each.messages]
@@ -76,3 +78,7 @@ def test_degrees_that_do_not_fit_are_refused() -> None:
         Layout(16, tp=3)
     with pytest.raises(BadLayoutError, match="ep 3 does not divide the 8 ranks of a stage"):
         Layout(16, pp=2, ep=3)
+    with pytest.raises(BadLayoutError, match="2 chunks a stage need pp above 1"):
+        programs_of(Layout(16), 4, 2)
+    with pytest.raises(BadLayoutError, match="not pp 4 and 6"):
+        programs_of(Layout(16, pp=4), 6, 2)

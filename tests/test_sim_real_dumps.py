@@ -19,7 +19,7 @@ from nemesis.producers.flight_recorder import read_dump
 from nemesis.sim.jobs.inversions import enqueued_last, inverted
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.layout import KIND_INDEX, Kind, Layout
-from nemesis.sim.jobs.program import Operation, Program
+from nemesis.sim.jobs.program import Operation, Program, programs_of
 from nemesis.sim.jobs.recorder import Recorder
 from nemesis.sim.jobs.stall import NEVER_NS, Solver, nothing_broken
 from nemesis.sim.jobs.table import ProgramTable
@@ -28,6 +28,9 @@ from tests.simulated_jobs import MS, SECOND, job_of, trained
 DATA = Path(__file__).parent.parent / "data" / "nvrx_fr_traces"
 TRUTH: dict[str, list[int]] = json.loads((DATA / "truth.json").read_text())
 COMPARED = ("TENSOR_MODEL_PARALLEL_GROUP", "EXPERT_MODEL_PARALLEL_GROUP")
+PIPELINE = "PIPELINE_MODEL_PARALLEL_GROUP"
+CHUNKS = 4
+"""Of a stage's model in that job, as its counts of messages say."""
 Dump = dict[str, Any]
 Pattern = dict[tuple[int, ...], tuple[set[int], set[int]]]
 """By the ranks of a group: who is behind in what was enqueued, and in what has completed."""
@@ -85,7 +88,7 @@ def the_same_fault(run: str) -> dict[int, Dump]:
         size_of(dumps, f"{kind}_PARALLEL_GROUP")
         for kind in ("TENSOR_MODEL", "PIPELINE_MODEL", "EXPERT_MODEL")
     )
-    job = trained(job_of(2, tp=tp, pp=pp, ep=ep, microbatches=8), 5_900 * MS)
+    job = trained(job_of(2, tp=tp, pp=pp, ep=ep, microbatches=8, chunks=CHUNKS), 5_800 * MS)
     for rank in TRUTH[run]:
         if run.startswith("gpu_error"):
             job.blind(rank)  # its watchdog sees nothing complete after a CUDA error
@@ -269,6 +272,7 @@ def every_dump() -> dict[str, Dump]:
         "model": job_of(2, tp=2, pp=4, ep=2),
         "ring": job_of(1, cp=4, pp=2),
         "halted": job_of(2, tp=2, pp=2, ep=2),
+        "interleaved": job_of(1, pp=4, chunks=4, microbatches=8),
     }
     for name, job in jobs.items():
         trained(job, 2_900 * MS)
@@ -284,7 +288,7 @@ def every_dump() -> dict[str, Dump]:
 def test_real_and_simulated_dumps_count_by_the_same_rules() -> None:
     """Records one by one; collectives, and sends and receives, each by numbers of their group."""
     dumps = every_dump()
-    assert len(dumps) == 64 + 35 + 8 + 16 + 8 + 16
+    assert len(dumps) == 64 + 35 + 8 + 16 + 8 + 16 + 8
     for name, dump in dumps.items():
         records = [each["record_id"] for each in dump["entries"]]
         assert records == sorted(set(records)), name
@@ -308,6 +312,55 @@ def counted_in_order(name: str, entries: list[dict[str, Any]]) -> None:
     for one, two in pairwise(entries):
         closes = two["profiling_name"] == "nccl:coalesced"
         assert closes or two["op_id"] > one["op_id"], name
+
+
+def sent_counts(dumps: dict[int, Dump]) -> dict[int, set[int]]:
+    """By stage: how often its ranks have called the pipeline's group by now."""
+    found: dict[int, set[int]] = {}
+    for rank, dump in dumps.items():
+        called = [each for each in dump["entries"] if each["process_group"][1] == PIPELINE]
+        for each in called[-1:]:
+            groups = (each for each in dump["pg_config"].values() if each["desc"] == PIPELINE)
+            place = json.loads(next(groups)["ranks"]).index(rank)
+            found.setdefault(place, set()).add(each["p2p_seq_id"])
+    return found
+
+
+@pytest.mark.parametrize("run", ["gpu_error_1st", "lock_gil_2nd"])
+def test_the_ends_of_a_real_pipeline_send_an_eighth_less_as_four_chunks_do(run: str) -> None:
+    programs = programs_of(Layout(4, pp=4), 8, CHUNKS)
+    messages = [sum(len(each.messages) for each in program) for program in programs]
+    assert messages[0] * 8 == messages[1] * 7
+    assert (messages[0], messages[1]) == (messages[3], messages[2])
+    counts = sent_counts(real(run))
+    for end, between in ((0, 1), (0, 2), (3, 1), (3, 2)):
+        for one in counts.get(end, ()):
+            for two in counts.get(between, ()):
+                # both count a job of many steps, and stand within one of the other
+                assert abs(one * messages[1] - two * messages[0]) < messages[0] * messages[1]
+
+
+@pytest.mark.parametrize("run", sorted(TRUTH))
+def test_calls_of_real_stages_follow_each_other_as_in_a_schedule_that_interleaves(run: str) -> None:
+    dumps = real(run)
+    pp = size_of(dumps, PIPELINE)
+    job = trained(job_of(2, tp=16 // pp // 2, pp=pp, chunks=CHUNKS, microbatches=8), 2_900 * MS)
+    compared = 0
+    for rank, dump in dumps.items():
+        whole = Recorder(past_steps_max=2).dump(job, rank, 2_900 * MS)
+        assert following(dump) <= following(whole), rank
+        compared += len(following(dump))
+    assert compared
+
+
+def following(dump: Dump) -> set[tuple[str, str]]:
+    """What a rank called in the pipeline, and what right after it."""
+    calls = [each for each in dump["entries"] if each["process_group"][1] == PIPELINE]
+    return {
+        (one["profiling_name"], two["profiling_name"])
+        for one, two in pairwise(calls)
+        if two["op_id"] == one["op_id"] + 1
+    }
 
 
 def test_version_2_10_names_the_library_as_torch_does() -> None:

@@ -96,7 +96,16 @@ def transfers(dumps: dict[int, dict[str, Any]], description: str) -> dict[Any, l
 
 
 @pytest.mark.parametrize(
-    "layout", [{"pp": 2, "tp": 4}, {"pp": 4, "tp": 2}, {"cp": 2}, {"cp": 4}, {"pp": 8}]
+    "layout",
+    [
+        {"pp": 2, "tp": 4},
+        {"pp": 4, "tp": 2},
+        {"cp": 2},
+        {"cp": 4},
+        {"pp": 8},
+        {"pp": 4, "chunks": 4},
+        {"pp": 2, "chunks": 2},
+    ],
 )
 def test_between_steps_every_send_was_received(layout: dict[str, Any]) -> None:
     """What torch's analyzer asks for (flight_recorder/components/utils.py, rules 1 to 3), between
@@ -138,6 +147,7 @@ LAYOUTS: list[dict[str, Any]] = [
     {"pp": 4, "tp": 2},
     {"cp": 2, "ep": 2},
     {"cp": 4},
+    {"tp": 2, "pp": 4, "chunks": 2},
     {"tp": 2, "ep": 4, "pp": 2},
 ]
 

@@ -38,6 +38,21 @@ def test_a_step_in_which_nothing_is_broken_is_finished_by_all(layout: Layout) ->
     assert done_ns.max() <= OWN_NS + 6 * MS + LAST_NS
 
 
+@settings(max_examples=30)
+@given(st.sampled_from([2, 3, 4]), st.integers(2, 4), st.integers(1, 3))
+def test_a_step_whose_schedule_interleaves_is_finished_by_all_in_its_time(
+    pp: int, chunks: int, rounds: int
+) -> None:
+    layout = Layout(2 * pp, tp=2, pp=pp)
+    table = ProgramTable(programs_of(layout, rounds * pp, chunks))
+    own_ns = np.full(layout.world, OWN_NS, np.int64)
+    solver = Solver(layout, table, rounds * pp * chunks)
+    standing = solver.solve(np.zeros_like(own_ns), own_ns, nothing_broken(layout, table), LAST_NS)
+    finished = standing.position(NEVER_NS - 1) == table.lengths[layout.stages]
+    assert finished.all()
+    assert standing.done_ns[standing.done_ns < NEVER_NS].max() <= OWN_NS + LAST_NS
+
+
 @settings(max_examples=60)
 @given(layouts(), st.data())
 def test_nobody_waits_but_for_somebody_who_does_not_come(

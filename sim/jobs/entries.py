@@ -15,10 +15,12 @@ import msgspec
 
 from nemesis.sim.jobs.inversions import inverted
 from nemesis.sim.jobs.layout import KIND_INDEX, KINDS, Kind, Layout
-from nemesis.sim.jobs.program import Message, Operation, Program
+from nemesis.sim.jobs.pipelines import Message
+from nemesis.sim.jobs.program import Operation, Program
 
 Role = Literal["alone", "batched", "closing"]
 CLOSING: Final = "coalesced"
+_ODD: Final[tuple[Message, ...]] = ("recv_prev", "send_next", "recv_next", "send_prev")
 
 
 class StepEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -91,10 +93,13 @@ class StepEntries:
             self._add(position, operation, CLOSING, "closing")
 
     def _in_order(self, operation: Operation) -> tuple[Message, ...]:
-        """Around a ring those at odd places receive first (NVIDIA/TransformerEngine,
-        flash_attn_p2p_communicate)."""
-        is_odd = operation.kind == "cp" and self._places["cp"][0] % 2 == 1
-        return operation.messages[::-1] if is_odd else operation.messages
+        """Around a ring, and where a pipeline calls one by one, those at odd places receive first
+        (NVIDIA/TransformerEngine, flash_attn_p2p_communicate; NVIDIA/Megatron-LM,
+        p2p_communication.py, _p2p_ops)."""
+        is_odd = self._places[operation.kind][0] % 2 == 1
+        if is_odd and (operation.kind == "cp" or not operation.is_batched):
+            return tuple(each for each in _ODD if each in operation.messages)
+        return operation.messages
 
     def _named(self, kind: Kind, message: Message) -> str:
         """Sends and receives are named by ranks in the group."""

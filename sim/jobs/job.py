@@ -65,7 +65,9 @@ class Job:
         self.name: Final = model.name
         places = [(node, index) for node in nodes for index in range(width)]
         self.layout: Final = Layout(len(places), tp=model.tp, cp=model.cp, pp=model.pp, ep=model.ep)
-        self.programs: Final = ProgramTable(programs_of(self.layout, model.microbatches))
+        self.programs: Final = ProgramTable(
+            programs_of(self.layout, model.microbatches, model.chunks)
+        )
         self.entries: Final = EntriesOfRanks(self.layout, self.programs.programs)
         self.table: Final = RankTable(places, start_ns)
         self.ranks: Final = {number: Rank(self.table, number) for number in range(len(places))}
@@ -100,7 +102,7 @@ class Job:
             self.layout,
             self.programs,
             self._crews,
-            microbatches=model.microbatches,
+            microbatches=model.microbatches * model.chunks,
             last_ns=model.allreduce_ms * MS,
         )
         self._oldest_ns: int | None = None

@@ -28,6 +28,8 @@ class JobModel(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     """After which the watchdogs of its process groups fire: torch.distributed's default."""
     microbatches: int = 4
     """Of a step, through the pipeline."""
+    chunks: int = 1
+    """Of the model that a pipeline stage holds; above 1 its schedule interleaves."""
 
     save_ms: int = 0
     """How long all ranks stand every `checkpoint_steps` to save; 0: they save beside their work."""

@@ -1,10 +1,9 @@
 """What each rank does in a step: compute, then a collective or a message, again and again.
 
-Pure. All ranks of a pipeline stage run the same list. It follows Megatron-LM's schedule without
-interleaving, one forward and one backward in turn (megatron/core/pipeline_parallel/schedules.py,
-forward_backward_pipelining_without_interleaving), with the layers of a stage drawn together into a
-few. Kernels are enqueued ahead: the host goes on until an operation whose result it must read
-(`host_waits`), so what is enqueued runs ahead of what has completed, as in real dumps.
+Pure. All ranks of a pipeline stage run the same list. It follows Megatron-LM's schedules
+(pipelines.py), with the layers of a stage, or of a chunk of it, drawn together into a few. Kernels
+are enqueued ahead: the host goes on until an operation whose result it must read (`host_waits`), so
+what is enqueued runs ahead of what has completed, as in real dumps.
 
 Compute before each operation is a share of the rank's compute of the step: `share_ppm` counts what
 it does itself. The bubble of the pipeline is waiting and comes out of the schedule.
@@ -14,18 +13,18 @@ from typing import Final, Literal
 
 import msgspec
 
-from nemesis.sim.jobs.layout import Kind, Layout
+from nemesis.sim.jobs.layout import BadLayoutError, Kind, Layout
+from nemesis.sim.jobs.pipelines import Message, in_turn, interleaved
 
 Name = Literal["all_reduce", "_all_gather_base", "_reduce_scatter_base", "all_to_all", "exchange"]
 """torch's names of collectives; an exchange is one or more sends and receives at once."""
-Message = Literal["send_next", "recv_next", "send_prev", "recv_prev"]
 
 SEQUENCE: Final = 4096
 HIDDEN: Final = 5120  # both as in the dumps of NVIDIA/nvidia-resiliency-ext, tests/attribution
 GRADIENT_BUCKET: Final = 13_107_200  # 25 MiB of bfloat16: DistributedDataParallel's bucket
 BUCKET_OPTIMIZER: Final = 40_000_000  # elements, Megatron's ddp_bucket_size
 LAYERS_COUNT: Final = 2
-"""Of a stage; each stands for some of the real ones."""
+"""Of a stage or a chunk; each stands for some of the real ones."""
 PPM: Final = 1_000_000
 
 
@@ -50,11 +49,21 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 Program = tuple[Operation, ...]
 
 
-def programs_of(layout: Layout, microbatches: int) -> tuple[Program, ...]:
-    """The step of each pipeline stage."""
+def programs_of(layout: Layout, microbatches: int, chunks: int = 1) -> tuple[Program, ...]:
+    """The step of each pipeline stage, which holds so many chunks of the model.
+
+    Raises:
+        BadLayoutError: chunks without a pipeline, or microbatches that its stages do not divide.
+    """
+    if chunks > 1 and (layout.pp == 1 or microbatches % layout.pp):
+        raise BadLayoutError(
+            f"job: {chunks} chunks a stage need pp above 1 and microbatches that it divides, "
+            f"not pp {layout.pp} and {microbatches}"
+        )
     if layout.is_plain:
         return (_PLAIN,)
-    return tuple(_Writer(layout, microbatches, stage).step() for stage in range(layout.pp))
+    stages = range(layout.pp)
+    return tuple(_Writer(layout, microbatches, chunks, stage).step() for stage in stages)
 
 
 _PLAIN: Final[Program] = (
@@ -72,35 +81,32 @@ _PLAIN: Final[Program] = (
 class _Writer:
     """Writes down one stage's step."""
 
-    def __init__(self, layout: Layout, microbatches: int, stage: int) -> None:
+    def __init__(self, layout: Layout, microbatches: int, chunks: int, stage: int) -> None:
         self._layout = layout
         self._microbatches = microbatches
+        self._chunks = chunks
         self._stage = stage
         self._operations: list[Operation] = []
         self._share_ppm = 0
         # forward is one part, backward two: the usual count of floating-point operations
-        self._part_ppm = PPM // (3 * microbatches * LAYERS_COUNT)
+        self._part_ppm = PPM // (3 * microbatches * chunks * LAYERS_COUNT)
 
     def step(self) -> Program:
         """Microbatches through the pipeline, then gradients, norm and parameters."""
-        warmup = min(self._layout.pp - self._stage - 1, self._microbatches)
-        steady = self._microbatches - warmup
-        for _ in range(warmup):
-            self._exchange("recv_prev")
-            self._forward()
-            self._exchange("send_next")
-        if steady:
-            self._exchange("recv_prev")
-        for turn in range(steady):
-            self._forward()
-            self._exchange("send_next", "recv_next")
-            self._backward()
-            last = turn == steady - 1
-            self._exchange("send_prev", *(() if last else ("recv_prev",)))
-        for _ in range(warmup):
-            self._exchange("recv_next")
-            self._backward()
-            self._exchange("send_prev")
+        stages, chunks = self._layout.pp, self._chunks
+        moves = (
+            in_turn(stages, self._stage, self._microbatches)
+            if chunks == 1
+            else interleaved(stages, self._stage, self._microbatches, chunks)
+        )
+        for move in moves:
+            match move:
+                case "forward":
+                    self._forward()
+                case "backward":
+                    self._backward()
+                case _:
+                    self._exchange(move)
         self._optimize()
         return tuple(self._operations)
 
@@ -133,13 +139,13 @@ class _Writer:
             )
         )
 
-    def _exchange(self, *messages: Message) -> None:
-        ends = {"prev": self._stage == 0, "next": self._stage == self._layout.pp - 1}
-        here: tuple[Message, ...] = tuple(
-            each for each in messages if not ends[each.rpartition("_")[2]]
-        )
-        if here:
-            self._send("pp", here, host_waits=self._layout.ep == 1)
+    def _exchange(self, messages: tuple[Message, ...]) -> None:
+        if messages:
+            # Megatron's batch_p2p_sync, which overlapped schedules turn off; one by one nothing
+            # waits, but hosts get no further ahead than a launch queue holds: 15 to 27 records were
+            # open in the dumps of data/nvrx_fr_traces
+            waits = self._layout.ep == 1
+            self._send("pp", messages, host_waits=waits, is_batched=self._chunks == 1)
 
     def _send(
         self,
@@ -156,7 +162,6 @@ class _Writer:
                 name="exchange",
                 sizes_in=sizes,
                 sizes_out=sizes,
-                # Megatron's batch_p2p_sync, which overlapped schedules turn off
                 host_waits=host_waits,
                 messages=messages,
                 is_batched=is_batched,

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nemesis.sim.jobs.layout import KIND_INDEX, KINDS, Kind, Ranks
-from nemesis.sim.jobs.program import Message, Program
+from nemesis.sim.jobs.pipelines import Message
+from nemesis.sim.jobs.program import Program
 from nemesis.sim.jobs.rings import Pattern, pattern_of
 
 MESSAGES: Final[tuple[Message, ...]] = ("send_next", "recv_next", "send_prev", "recv_prev")

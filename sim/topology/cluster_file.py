@@ -19,6 +19,7 @@ DEFAULT: Final = Path(__file__).with_name("cluster.toml")
 SHAPES: Final = Path(__file__).with_name("shapes.toml")
 Described = TypeVar("Described")
 DAY_MS: Final = 86_400_000  # a scenario takes no longer
+CHUNKS_MAX: Final = 64
 STEPS_MAX: Final = 1_000_000_000
 PERIOD_MS: Final = 5_000  # what a shape is polled at where no file says otherwise
 
@@ -163,5 +164,11 @@ def _job_rules(cluster: Cluster) -> Iterator[tuple[bool, str]]:
         counts = (job.checkpoint_steps, job.stall_steps, job.microbatches)
         counted = all(0 < each <= STEPS_MAX for each in counts)
         yield counted, f"job.checkpoint_steps, stall_steps, microbatches must be 1 to {STEPS_MAX}"
+        divides = job.chunks == 1 or (job.pp > 1 and job.microbatches % max(1, job.pp) == 0)
+        fits = divides and 1 <= job.chunks <= CHUNKS_MAX
+        yield (
+            fits,
+            f"job.chunks must be 1 to {CHUNKS_MAX}, above 1 with microbatches that pp divides",
+        )
         small = job.world_min <= cluster.world_of(job)
         yield small, f"job.world_min is larger than the world of {job.name}"

@@ -21,7 +21,7 @@ from nemesis.sim.prediction.stories import Story, draw_story
 from nemesis.sim.telemetry.world import World
 from tests.clusters import cluster
 
-FROZEN = "bc6117b15c71f82d59b2524d42ff83acc114cac3831388878a119e6b87a7b7b8"
+FROZEN = "5e098ddd6dc07f20634cf87b0dbc0600cd2ae40978073b5083f97cb5217c9755"
 PRECURSORS = load_precursors()
 STEPS = 4_320
 ROW = {name: at for at, name in enumerate(INPUTS)}

@@ -30,6 +30,8 @@ SLOW: Final = (
     "remaps_week",
     "links_day",
     "rows_known",  # remapped since the part was first seen
+    "ce_age",  # since the last step with a corrected error; 0: not in the last half hour
+    "ce_gap",  # between that step and the one before it
 )
 INPUTS: Final = (
     *CHANNELS,
@@ -46,6 +48,7 @@ _SHOWN_BITS: Final = 4  # codes of fading counts begin at a sixteenth of an even
 _FADES: Final = (19, 12, 14, 17, 17, 14)
 _TOTAL_MAX: Final = 1 << 40
 MARK: Final = 64  # a flag that is up
+_AGE_STEPS: Final = 3  # an age is told in quarters of a minute, up to the half hour of the network
 
 
 def octave_codes(per_octave_bits: int) -> Ints:
@@ -94,6 +97,10 @@ class InputMaker:
         """Steps since the last uncorrected error, from 1 on; 0: never seen."""
         self.rows: Ints = np.zeros(count, np.int64)
         """Rows remapped since the part was first seen."""
+        self.since_ce: Ints = np.zeros(count, np.int64)
+        """Steps since the last corrected error, from 1 on; 0: never seen."""
+        self.gap_ce: Ints = np.zeros(count, np.int64)
+        """Steps between the last two; 0: there was no other."""
 
     def grow(self, count: int) -> None:
         """Take up more GPUs, of which nothing is known."""
@@ -101,12 +108,16 @@ class InputMaker:
         self.fading = np.pad(self.fading, ((0, 0), (0, more)))
         self.since_ue = np.pad(self.since_ue, (0, more))
         self.rows = np.pad(self.rows, (0, more))
+        self.since_ce = np.pad(self.since_ce, (0, more))
+        self.gap_ce = np.pad(self.gap_ce, (0, more))
 
     def forget(self, columns: Ints) -> None:
         """Other parts are in these places."""
         self.fading[:, columns] = 0
         self.since_ue[columns] = 0
         self.rows[columns] = 0
+        self.since_ce[columns] = 0
+        self.gap_ce[columns] = 0
 
     def state(self) -> Memories:
         """What is remembered."""
@@ -148,9 +159,19 @@ class InputMaker:
         self.since_ue[ue > 0] = 1
         if values[4].any():
             np.minimum(self.rows + values[4], _TOTAL_MAX, out=self.rows)
+        self.since_ce += self.since_ce > 0
+        if (came := ce > 0).any():
+            self.gap_ce[came] = self.since_ce[came]
+            self.since_ce[came] = 1
         slow = np.empty((len(SLOW), values.shape[1]), np.int8)
         recency = CODE_MAX - coded(self.since_ue, _SLOW_CODES)
         slow[0] = np.where(self.since_ue > 0, recency, 0)
         slow[1:7] = coded(self.fading >> (FRACTION_BITS - _SHOWN_BITS), _SLOW_CODES)
         slow[7] = coded(self.rows, _SLOW_CODES)
+        slow[8], slow[9] = aged(self.since_ce), aged(self.gap_ce)
         return slow
+
+
+def aged(steps: Ints) -> Ints:
+    """Codes of ages: CODE_MAX for 1 to 3 steps, falling by one every three, 0 for never."""
+    return np.where(steps > 0, np.maximum(CODE_MAX - (steps - 1) // _AGE_STEPS, 0), 0)

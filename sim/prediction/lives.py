@@ -38,6 +38,8 @@ class Lives(msgspec.Struct, kw_only=True):
     """[step, INPUTS, GPU]"""
     fails: Ints
     """[GPU]: the step in which it fails, -1 never."""
+    signs: Ints
+    """[GPU]: the step in which something shows first, 0 where it began before; -1 never."""
     kinds: list[str]
     devices: list[str]
     """Names that no other split has."""
@@ -88,6 +90,7 @@ def live(
     return Lives(
         codes=codes,
         fails=np.array([each.fails for each in stories], np.int64),
+        signs=np.array([each.shows for each in stories], np.int64),
         kinds=[each.kind for each in stories],
         devices=[f"{seed}/{model}/{row}" for row in range(count)],
     )
@@ -106,6 +109,9 @@ def remember(maker: InputMaker, stories: Sequence[Story]) -> None:
             if channel == "dram_ue":
                 since = int(maker.since_ue[column]) or age
                 maker.since_ue[column] = min(since, age)
+            if channel == "dram_ce":
+                since = int(maker.since_ce[column]) or age
+                maker.since_ce[column] = min(since, age)
             if channel == "remapped_rows":
                 maker.rows[column] += by
 

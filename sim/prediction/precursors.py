@@ -55,6 +55,8 @@ class RampParams(_Section, kw_only=True, frozen=True):
     errors_count: Quartiles
     remaps_count: Quartiles
     abates_at_ppm: Quartiles
+    regular: bool
+    """In the scenarios' rhythm, whose end follows from it; else at random times of that density."""
 
 
 class StormParams(_Section, kw_only=True, frozen=True):
@@ -103,6 +105,8 @@ class Split(_Section, kw_only=True, frozen=True):
 
     name: str
     families: tuple[str, ...]
+    mixes: tuple[Mix, ...] = ("honest", "seed")
+    """Where it is judged by."""
     changes: dict[str, Any] = {}
     """Lines of the file that are otherwise here."""
     ce_days: int = 0

@@ -82,6 +82,7 @@ def _joined(lives: list[Lives]) -> Lives:
     return Lives(
         codes=np.concatenate([each.codes for each in lives], axis=2),
         fails=np.concatenate([each.fails for each in lives]),
+        signs=np.concatenate([each.signs for each in lives]),
         kinds=[kind for each in lives for kind in each.kinds],
         devices=[device for each in lives for device in each.devices],
     )

@@ -49,6 +49,13 @@ class Story(msgspec.Struct, kw_only=True):
     loads: list[tuple[int, int]] = msgspec.field(default_factory=lambda: [(0, TRAINING)])
     """(from step, load)."""
 
+    @property
+    def shows(self) -> int:
+        """The first step that shows something, 0 where it began before; NEVER nothing does."""
+        if self.before:
+            return 0
+        return min((step for step, _ in self.effects), default=NEVER)
+
 
 def drawn(table: Quartiles, random: Random, *, scale: float = 1.0) -> float:
     """A value of a distribution; one that spans decades is straight in between by its logarithm."""
@@ -137,12 +144,25 @@ def _ramp(story: Story, precursors: Precursors, when: int, random: Random) -> No
         for each in ecc_precursor(planned, _TARGET, random).symptoms
         if isinstance(each.effect, GpuCounted) and each.after_ns < lasts * STEP_NS
     ]
+    if not ramp.regular:
+        told = _without_rhythm(told, lasts, random)
     if story.kind == "hbm-ramp":
         story.fails, over = when, lasts
     else:
         over = round(lasts * drawn(ramp.abates_at_ppm, random) / MILLION)
     begins = when - over
     _tell(story, [(begins + at, effect) for at, effect in told if at < over])
+
+
+def _without_rhythm(
+    told: list[tuple[int, GpuCounted]], lasts: int, random: Random
+) -> list[tuple[int, GpuCounted]]:
+    """The same events in the same order at random times, as dense as `ecc_precursor` has them."""
+    bursts = [effect for _, effect in told if effect.rises[0][0] == "dram_ce_count"]
+    remaps = [effect for _, effect in told if effect.rises[0][0] != "dram_ce_count"]
+    early = sorted(int(0.97 * random.random() ** 0.5 * lasts) for _ in bursts)
+    late = sorted(int((0.3 + 0.6 * random.random()) * lasts) for _ in remaps)
+    return [*zip(early, bursts, strict=True), *zip(late, remaps, strict=True)]
 
 
 def _storm(story: Story, precursors: Precursors, steps: int, random: Random) -> None:

@@ -14,14 +14,14 @@ from nemesis.processors.ecc_model.model import (
     probabilities_ppm,
 )
 from nemesis.processors.ecc_model.network import Network
-from nemesis.sim.prediction.float_network import FloatNetwork, NoTorchError
+from nemesis.sim.prediction.float_network import SPARSE_STEPS, FloatNetwork, NoTorchError
 from nemesis.sim.prediction.precursors import Precursors, load_precursors
 from nemesis.sim.prediction.splits import draw_set
 from nemesis.sim.prediction.train import CARD, MODEL, STATE, train
 from nemesis.sim.prediction.training import Plan, Trainer, frozen
 from tests.failure_models import drawn_codes
 
-PLAN = Plan(channels=4, batches=4, exact_from=2, batch=2, judge_every=2)
+PLAN = Plan(channels=4, batches=4, exact_from=2, batch=2, judge_every=2, judged=12)
 
 
 def short() -> Precursors:
@@ -53,6 +53,17 @@ def test_the_frozen_network_gives_the_bits_of_torch() -> None:
     assert len(np.unique(scores)) > 20
     ppm = probabilities_ppm(model.hazard_table(), scores[0])
     assert ppm.shape == (len(HORIZONS_S), 3)
+
+
+def test_what_is_judged_while_learning_is_what_every_step_gives() -> None:
+    torch = pytest.importorskip("torch")
+    network = FloatNetwork(4, 2)
+    network.exact = True
+    codes = torch.from_numpy(np.stack(drawn_codes(3, RECEPTIVE_STEPS + 50, 2), axis=-1))
+    codes = codes.transpose(0, 1)
+    every = network.forward(codes)[:, :, RECEPTIVE_STEPS::SPARSE_STEPS]
+    assert every.shape[2] == 4
+    assert every.tolist() == network.sparse(codes).tolist()
 
 
 def test_a_run_that_was_interrupted_ends_as_if_it_had_not_been(tmp_path: Path) -> None:

@@ -85,6 +85,8 @@ class Memories(msgspec.Struct, array_like=True, frozen=True):
     fading: Packed
     since_ue: Packed
     rows: Packed
+    since_ce: Packed
+    gap_ce: Packed
 
 
 class InputMaker:
@@ -121,13 +123,16 @@ class InputMaker:
 
     def state(self) -> Memories:
         """What is remembered."""
-        return Memories(packed(self.fading), packed(self.since_ue), packed(self.rows))
+        columns = (self.since_ue, self.rows, self.since_ce, self.gap_ce)
+        return Memories(packed(self.fading), *map(packed, columns))
 
     def resume(self, state: Memories, count: int) -> None:
         """Take up a state of so many GPUs."""
         self.fading = unpacked(state.fading, (len(_FADES), count))
         self.since_ue = unpacked(state.since_ue, (count,))
         self.rows = unpacked(state.rows, (count,))
+        self.since_ce = unpacked(state.since_ce, (count,))
+        self.gap_ce = unpacked(state.gap_ce, (count,))
 
     def make(self, step: Step) -> Codes:
         """[INPUTS, GPU]: the codes of one step; time passes for what fades."""

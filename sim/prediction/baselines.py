@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nemesis.processors.ecc_model.inputs import CODE_MAX, INPUTS
-from nemesis.sim.prediction.labels import within
 from nemesis.sim.prediction.scored import Scored
 from nemesis.sim.prediction.splits import DataSet
 from nemesis.sim.telemetry.draws import Flags, Ints
@@ -18,7 +17,7 @@ from nemesis.sim.telemetry.draws import Flags, Ints
 Floats = NDArray[np.float64]
 _AT: Final = {name: at for at, name in enumerate(INPUTS)}
 RIDGE: Final = 1e-3
-ROUNDS: Final = 25  # of Newton's method; it settles after about ten
+ROUNDS: Final = 15  # of Newton's method; it settles after about ten
 
 
 def shown(data: DataSet, found: Scored) -> Ints:
@@ -73,4 +72,4 @@ class Line:
 
 def fitted_line(data: DataSet, found: Scored, head: int) -> Line:
     """The line that foresees failures within a horizon best on a data set."""
-    return Line(shown(data, found), within(found.until)[head], found.weights)
+    return Line(shown(data, found), found.positive[head], found.weights)

@@ -1,10 +1,12 @@
 """Figures of prediction that count as a fleet would: weighted, alarms and not steps, by device.
 
 Definitions stand in decision 0018. Steps are weighted by the lives that each stands for, so a kind
-that was drawn a thousand times too often counts a thousand times less. Alarms have hysteresis: one
-begins when a chance crosses its threshold and ends when it is below half of it.
+that was drawn a thousand times too often counts a thousand times less. Intervals are bootstraps
+over GPUs, each kind by itself, as they were drawn: `times` [resample, GPU] says how often a
+resample has each GPU, and a figure is computed for all resamples at once.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -12,28 +14,79 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nemesis.processors.ecc_model.model import PPM
-from nemesis.sim.prediction.labels import EDGES
-from nemesis.sim.prediction.scored import EVERY_STEPS, Scored
+from nemesis.sim.prediction.scored import Scored
 from nemesis.sim.telemetry.draws import Flags, Ints
 
 Floats = NDArray[np.float64]
 BINS: Final = 15
-LEAD_STEPS_MAX: Final = 2_160
-"""An alarm more than three hours before a failure did not foresee it."""
+RESAMPLES: Final = 200
+MIDDLE: Final = (0.025, 0.975)
+
+
+class Value(msgspec.Struct, kw_only=True, frozen=True):
+    """A figure and the middle 95 % of its resamples."""
+
+    value: float
+    low: float
+    high: float
+
+
+def as_drawn(gpus_count: int) -> Floats:
+    """One "resample" that has every GPU once."""
+    return np.ones((1, gpus_count))
+
+
+def resamples(kinds: Sequence[str], seed: int, count: int = RESAMPLES) -> Floats:
+    """[1 + count, GPU]: as drawn, then resamples within each kind."""
+    random = np.random.default_rng(seed)
+    times = np.ones((1 + count, len(kinds)))
+    names = np.array(kinds)
+    for kind in sorted(set(kinds)):
+        own = np.flatnonzero(names == kind)
+        drawn = random.integers(0, len(own), (count, len(own)))
+        for at, row in enumerate(drawn, 1):
+            times[at, own] = np.bincount(row, minlength=len(own))
+    return times
+
+
+def value_of(figures: Floats) -> Value:
+    """Of a figure for every row of `resamples`."""
+    low, high = np.quantile(figures[1:] if len(figures) > 1 else figures, MIDDLE).tolist()
+    return Value(value=float(figures[0]), low=low, high=high)
 
 
 def average_precision(scores: Ints, positive: Flags, weights: Floats) -> float:
     """Area below the precision-recall curve, as a sum over falling scores; ties count as one."""
+    gpus = np.arange(len(scores))
+    return float(average_precisions(scores, positive, weights, gpus, as_drawn(len(scores)))[0])
+
+
+def average_precisions(
+    scores: Ints, positive: Flags, weights: Floats, gpus: Ints, times: Floats
+) -> Floats:
+    """`average_precision` of each resample; `gpus` [step]."""
+    order = np.argsort(-scores, kind="stable")
+    own, hit, weight, gpu = scores[order], positive[order], weights[order], gpus[order]
+    last = np.append(np.flatnonzero(np.diff(own)), len(own) - 1)
+    found = np.zeros(len(times))
+    for at, row in enumerate(times):
+        every = weight * row[gpu]
+        true = np.cumsum(every * hit)[last]
+        if true[-1] > 0:
+            precision = true / np.maximum(np.cumsum(every)[last], np.finfo(float).tiny)
+            found[at] = (np.diff(true, prepend=0.0) * precision).sum() / true[-1]
+    return found
+
+
+def curve(scores: Ints, positive: Flags, weights: Floats, points: int = 200) -> list[list[float]]:
+    """(recall, precision) of steps at falling scores, at most so many of them."""
     order = np.argsort(-scores, kind="stable")
     own, hit, weight = scores[order], positive[order], weights[order]
-    total = float((weight * hit).sum())
-    if total == 0.0:
-        return 0.0
-    true, every = np.cumsum(weight * hit), np.cumsum(weight)
     last = np.append(np.flatnonzero(np.diff(own)), len(own) - 1)
-    recall = np.concatenate([[0.0], true[last] / total])
-    precision = true[last] / np.maximum(every[last], np.finfo(float).tiny)
-    return float((np.diff(recall) * precision).sum())
+    last = last[np.unique(np.geomspace(1, len(last), points).astype(int)) - 1]
+    true, every = np.cumsum(weight * hit), np.cumsum(weight)
+    recall, precision = true[last] / max(true[-1], 1e-300), true[last] / every[last]
+    return np.stack([recall, precision], axis=1).round(6).tolist()  # type: ignore[no-any-return]
 
 
 def best_threshold(scores: Ints, positive: Flags, weights: Floats) -> int:
@@ -46,84 +99,37 @@ def best_threshold(scores: Ints, positive: Flags, weights: Floats) -> int:
     return int(own[last[int(np.argmax(f1))]])
 
 
-def f1_at(threshold: int, scores: Ints, positive: Flags, weights: Floats) -> float:
-    """F1 of steps whose score is at least the threshold."""
+def f1s_at(threshold: int, scores: Ints, positive: Flags, found: Scored, times: Floats) -> Floats:
+    """F1 of steps whose score is at least the threshold, for each resample."""
     said = scores >= threshold
-    true = float(weights[said & positive].sum())
-    wrong = float(weights[said & ~positive].sum() + weights[~said & positive].sum())
-    return 2 * true / (2 * true + wrong) if true else 0.0
+    true = _by_gpu(found, said & positive)
+    wrong = _by_gpu(found, said != positive)
+    hits, misses = times @ true, times @ wrong
+    return np.where(hits > 0, 2 * hits / np.maximum(2 * hits + misses, 1e-300), 0.0)
+
+
+def _by_gpu(found: Scored, flags: Flags) -> Floats:
+    own: Floats = found.weights * flags
+    return np.bincount(found.gpus, own, minlength=found.gpus_count).astype(np.float64)
+
+
+def bins_of(ppm: Ints, positive: Flags, weights: Floats) -> Floats:
+    """[3, BINS]: mass, mean chance and share that came, in bins of about equal mass.
+
+    Equal chances share a bin; a bin may be empty.
+    """
+    chances, group = np.unique(ppm, return_inverse=True)
+    mass = np.bincount(group, weights)
+    middles = (np.cumsum(mass) - mass / 2) / max(float(mass.sum()), 1e-300)
+    bins = np.minimum((middles * BINS).astype(int), BINS - 1)
+    whole = np.bincount(bins, mass, minlength=BINS)
+    said = np.bincount(bins, mass * chances / PPM, minlength=BINS)
+    came = np.bincount(bins, np.bincount(group, weights * positive), minlength=BINS)
+    least = np.maximum(whole, 1e-300)
+    return np.stack([whole, said / least, came / least])
 
 
 def calibration_error(ppm: Ints, positive: Flags, weights: Floats) -> float:
-    """Expected calibration error over bins of about equal weight; equal chances share a bin."""
-    chances, group = np.unique(ppm, return_inverse=True)
-    mass = np.bincount(group, weights)
-    total = float(mass.sum())
-    if total == 0.0:
-        return 0.0
-    middles = (np.cumsum(mass) - mass / 2) / total
-    bins = np.minimum((middles * BINS).astype(int), BINS - 1)
-    said = np.bincount(bins, mass * chances / PPM, minlength=BINS)
-    came = np.bincount(bins, np.bincount(group, weights * positive), minlength=BINS)
-    return float(np.abs(said - came).sum()) / total
-
-
-class Alarms(msgspec.Struct, kw_only=True):
-    """What a threshold would have told, in lives of a million GPU-days."""
-
-    foreseen: float
-    """Failures with an alarm that was up when they came and began in the three hours before."""
-    failures: float
-    needless: float
-    """Alarms that no failure followed within the horizon."""
-    right: float
-    leads_steps: list[int]
-    """Of the failures that were foreseen, as they were drawn."""
-
-    @property
-    def precision(self) -> float:
-        """Of alarms; 0 where there were none."""
-        told = self.right + self.needless
-        return self.right / told if told else 0.0
-
-    @property
-    def recall(self) -> float:
-        """Of failures."""
-        return self.foreseen / self.failures if self.failures else 0.0
-
-
-def alarms(found: Scored, head: int, threshold_ppm: int, weights: Floats) -> Alarms:
-    """Alarms of one head at a threshold; `weights` [step] of `found`, or of a resample of it."""
-    told = Alarms(foreseen=0.0, failures=0.0, needless=0.0, right=0.0, leads_steps=[])
-    horizon = EDGES[head]
-    order = np.lexsort((found.steps, found.gpus))
-    gpus = found.gpus[order]
-    starts = np.append(0, np.flatnonzero(np.diff(gpus)) + 1)
-    for begin, end in zip(starts, np.append(starts[1:], len(order)), strict=True):
-        own = order[begin:end]
-        weight = float(weights[own[0]])
-        until, up = found.until[own], False
-        if until[0] < 1 << 30:
-            told.failures += weight
-        began = 0
-        for at, ppm in enumerate(found.ppm[head, own].tolist()):
-            if not up and ppm >= threshold_ppm:
-                up, began = True, at
-                if until[at] <= horizon:
-                    told.right += weight
-                else:
-                    told.needless += weight
-            elif up and 2 * ppm < threshold_ppm:
-                up = False
-        if up and until[-1] <= EVERY_STEPS and until[began] <= LEAD_STEPS_MAX:
-            told.foreseen += weight
-            told.leads_steps.append(int(until[began]))
-    return told
-
-
-def resampled(found: Scored, random: np.random.Generator) -> Floats:
-    """Weights of a bootstrap over GPUs, not over steps: those of one GPU go together."""
-    count = int(found.gpus.max()) + 1
-    times = np.bincount(random.integers(0, count, count), minlength=count)
-    drawn: Floats = found.weights * times[found.gpus]
-    return drawn
+    """Expected calibration error over the bins of `bins_of`."""
+    mass, said, came = bins_of(ppm, positive, weights)
+    return float((mass * np.abs(said - came)).sum() / max(float(mass.sum()), 1e-300))

@@ -50,8 +50,8 @@ def train(
     each: int,
     quiet: int,
     told: Callable[[str], None],
-) -> tuple[Model, Card]:
-    """Train in a folder, from the start or from where it was left.
+) -> tuple[Model | None, Card]:
+    """Train in a folder, from the start or from where it was left; a baseline gives no model.
 
     Raises:
         NoTorchError: torch is not installed.
@@ -69,9 +69,7 @@ def train(
         trainer.take_up(state)
         told(f"taking up the run after {trainer.batch} batches")
     trainer.run(lambda each: told(f"batch {each.batch}: loss {each.loss:.5f}"), state)
-    told("calibrating on GPUs of their own")
     params = load_params()
-    calibration = draw_set("calibration", precursors, each=each, quiet=quiet, seed=0, mix=mix)
     card = Card(
         mix=mix,
         plan=plan,
@@ -84,6 +82,11 @@ def train(
         precursors_sha256=precursors.sha256,
         params_sha256=params.sha256,
     )
+    if plan.network != "tcn":
+        (folder / CARD).write_text(written(card, b""))
+        return None, card
+    told("calibrating on GPUs of their own")
+    calibration = draw_set("calibration", precursors, each=each, quiet=quiet, seed=0, mix=mix)
     model = frozen(
         trainer.network,
         calibration,

@@ -7,12 +7,14 @@ health, and how often they happen is set by calibration, on GPUs of its own.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
 
-from nemesis.processors.ecc_model.inputs import INPUTS
+from nemesis.processors.ecc_model.channels import CHANNELS
+from nemesis.processors.ecc_model.drift import Tally
+from nemesis.processors.ecc_model.inputs import CODE_MAX, INPUTS, MARK, Codes
 from nemesis.processors.ecc_model.model import (
     DILATIONS,
     HORIZONS_S,
@@ -21,31 +23,51 @@ from nemesis.processors.ecc_model.model import (
     Model,
     expect_exact,
 )
+from nemesis.processors.ecc_model.scorer import Scores
 from nemesis.sim.prediction.calibrate import hazard_tables
-from nemesis.sim.prediction.float_network import FloatNetwork
+from nemesis.sim.prediction.float_network import SPARSE_STEPS, FloatNetwork
 from nemesis.sim.prediction.labels import left, parts
 from nemesis.sim.prediction.precursors import Precursors
-from nemesis.sim.prediction.scored import scored
+from nemesis.sim.prediction.recurrent import RecurrentNetwork
+from nemesis.sim.prediction.scored import Scored, scored
 from nemesis.sim.prediction.splits import QUIET, DataSet
 from nemesis.sim.telemetry.draws import Ints
 
-JUDGED_STEPS: Final = 128
-"""Of a cut, after those that fill what the network sees of the past."""
-CUT_STEPS: Final = RECEPTIVE_STEPS + JUDGED_STEPS
+JUDGED_COUNT: Final = 64
+"""Steps of a cut that are judged, SPARSE_STEPS apart: neighbours say next to nothing new."""
+CUT_STEPS: Final = RECEPTIVE_STEPS + 1 + SPARSE_STEPS * (JUDGED_COUNT - 1)
+NEAR_SHARE: Final = 0.7
+"""Of cuts of GPUs that fail: end in their last NEAR_STEPS, which is what is asked for."""
+NEAR_STEPS: Final = 2_000
+QUIET_SHARE: Final = 0.3
+"""Of the turns of GPUs in which nothing happens that are really theirs."""
+LEVELS_SHIFTED: Final = {"memory_temp_c": 12, "power_mw": 60}
+"""Codes (6 C, 240 W) by which levels of a cut may lie elsewhere: what is learnt of one family is
+asked of others, whose memory is cooler and whose power is another."""
+UNREAD_SHARE: Final = 0.05
+"""Chance of each channel of a cut not to be readable, except those that slow inputs are made of."""
+UNREAD_NEVER: Final = frozenset(range(5))
 WEIGHT_MAX: Final = 30.0
 """Common kinds count at most so much more than the rarest, or nothing would be learnt of it."""
+
+
+Kind = Literal["tcn", "gru"]
+"""tcn: the model; gru: a baseline that learns as it does."""
 
 
 class Plan(msgspec.Struct, kw_only=True, frozen=True):
     """How long and how hard."""
 
+    network: Kind = "tcn"
     channels: int = 32
-    batches: int = 1_500
-    exact_from: int = 1_000
+    batches: int = 2_700
+    exact_from: int = 1_800
     """From this batch on everything is rounded as in the shipped model."""
-    batch: int = 32
+    batch: int = 16
     rate: float = 2e-3
-    judge_every: int = 100
+    judge_every: int = 200
+    judged: int = 96
+    """Cuts that it is judged by."""
     patience: int = 5
     """Stop after so many judgements without a better one, once everything is rounded."""
     seed: int = 1
@@ -63,13 +85,14 @@ class Trainer:
 
     def __init__(self, plan: Plan, data: DataSet, validation: DataSet, precursors: Precursors):
         self.plan: Final = plan
-        self.network: Final = FloatNetwork(plan.channels, plan.seed)
+        kinds: dict[Kind, Any] = {"tcn": FloatNetwork, "gru": RecurrentNetwork}
+        self.network: Final[Any] = kinds[plan.network](plan.channels, plan.seed)
         self.history: list[Judged] = []
         self.batch = 0
         torch: Any = self.network.torch
         self._torch: Final[Any] = torch
         self._data: Final = data
-        self._signs: Final = _teaching(precursors)
+        self._signs: Final = teaching(precursors)
         self._optimizer: Final = torch.optim.AdamW(
             self.network.parameters(), lr=plan.rate, weight_decay=1e-4
         )
@@ -78,7 +101,9 @@ class Trainer:
             for kind in self._signs
             if kind in data.lives.kinds
         }
-        self._judges: Final = self._cuts(validation, np.random.default_rng([plan.seed, 0]), 8)
+        self._judges: Final = self._cuts(
+            validation, np.random.default_rng([plan.seed, 0]), plan.judged
+        )
         self._best: dict[str, list[Any]] = {}
 
     def run(self, told: Callable[[Judged], None], save_to: Path | None = None) -> None:
@@ -154,24 +179,27 @@ class Trainer:
         return len(rounded) > self.plan.patience and min(late) > min(rounded)
 
     def _cuts(self, data: DataSet, random: np.random.Generator, count: int) -> tuple[Any, ...]:
-        """(codes [cut, INPUTS, step], events, risk [cut, HORIZONS_S, step], weights [cut])."""
+        """(codes [cut, INPUTS, step], events, risk [cut, HORIZONS_S, judged], weights [cut])."""
         torch, lives = self._torch, data.lives
         kinds = sorted(self._by_kind)
+        steps = len(lives.codes)
+        length = min(CUT_STEPS, steps)
         codes, events, risk, weights = [], [], [], []
-        for _ in range(count if data is self._data else count * len(kinds)):
+        for _ in range(count):
             kind = kinds[int(random.integers(len(kinds)))]
-            gpus = [at for at, own in enumerate(lives.kinds) if own == kind]
+            if kind == QUIET and random.random() > QUIET_SHARE:
+                kind = kinds[int(random.integers(len(kinds)))]
+            gpus = [gpu for gpu, own in enumerate(lives.kinds) if own == kind]
             gpu = gpus[int(random.integers(len(gpus)))]
             fails = int(lives.fails[gpu])
-            ends = len(lives.codes) if fails < 0 else fails
-            if ends <= CUT_STEPS:
-                continue
-            end = int(random.integers(CUT_STEPS, ends))
-            if fails >= 0 and random.random() < 0.7:  # the last hours are what is asked for
-                end = int(random.integers(max(CUT_STEPS, ends - 3_000), ends))
-            own = lives.codes[end - CUT_STEPS : end, :, gpu]
-            happened, at_risk = parts(left(np.array(fails), np.arange(end - JUDGED_STEPS, end)))
-            codes.append(own.T)
+            end = int(random.integers(length, steps + 1))
+            if fails >= 0 and random.random() < NEAR_SHARE:
+                end = min(max(fails - int(random.integers(NEAR_STEPS)), length), steps)
+            begin = end - length
+            judged = np.arange(begin + RECEPTIVE_STEPS, end, SPARSE_STEPS)
+            happened, at_risk = parts(left(np.array(fails), judged))
+            own = lives.codes[begin:end, :, gpu].T
+            codes.append(_disturbed(own, random) if data is self._data else own)
             events.append(happened)
             risk.append(at_risk)
             weights.append(self._signs[kind])
@@ -184,7 +212,7 @@ class Trainer:
 
     def _loss(self, cuts: tuple[Any, ...]) -> Any:
         codes, events, risk, weights = cuts
-        logits = self.network.forward(codes)[:, :, RECEPTIVE_STEPS:]
+        logits = self.network.sparse(codes)
         losses = self._torch.nn.functional.binary_cross_entropy_with_logits(
             logits, events, reduction="none"
         )
@@ -192,7 +220,21 @@ class Trainer:
         return (losses * shares).sum() / shares.sum()
 
 
-def _teaching(precursors: Precursors) -> dict[str, float]:
+def _disturbed(codes: Codes, random: np.random.Generator) -> Codes:
+    """As of a GPU of another family: levels lie elsewhere, and some channels cannot be read."""
+    found = codes.copy()
+    for name, most in LEVELS_SHIFTED.items():
+        at = INPUTS.index(name)
+        moved = found[at].astype(np.int16) + random.integers(-most, most + 1)
+        there = found[len(CHANNELS) + at] == 0
+        found[at] = np.where(there, moved.clip(-CODE_MAX, CODE_MAX), found[at])
+    for at in np.flatnonzero(random.random(len(CHANNELS)) < UNREAD_SHARE).tolist():
+        if at not in UNREAD_NEVER:
+            found[at], found[len(CHANNELS) + at] = 0, MARK
+    return found
+
+
+def teaching(precursors: Precursors) -> dict[str, float]:
     """Kinds that something can be learnt of, each with what it weighs."""
     rarest = min(each.rate for each in precursors.kind)
     found = {
@@ -218,8 +260,18 @@ def frozen(network: FloatNetwork, calibration: DataSet, *, data_sha256: str, car
     )
     expect_exact(model)
     found = scored(model, calibration)
+    shares = _shares(calibration, found)
     events, risk = parts(found.until)
     logits: Ints = found.logits.astype(np.int64)
     return msgspec.structs.replace(
-        model, hazards=hazard_tables(logits, events, risk, found.weights)
+        model, hazards=hazard_tables(logits, events, risk, found.weights), shares=shares
     )
+
+
+def _shares(data: DataSet, found: Scored) -> bytes:
+    """What the model is shown, and says, of GPUs in which nothing happens: most of a fleet."""
+    quiet = np.array(data.lives.kinds)[found.gpus] == QUIET
+    codes = data.lives.codes[found.steps[quiet], :, found.gpus[quiet]].T
+    tally = Tally()
+    tally.add(Scores(codes, found.logits[:, quiet], np.ones(codes.shape[1], np.bool_)))
+    return tally.shares()

@@ -1,13 +1,14 @@
 """`nemesis ecc`: train the model that foresees failures of GPUs, and say how good it is."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
+    from nemesis.sim.prediction.judge import Named
     from nemesis.sim.prediction.precursors import Mix
 
 ecc = typer.Typer(no_args_is_help=True, help="Train and judge the failure model.")
@@ -24,9 +25,12 @@ def train(
     mix: Annotated[str, typer.Option(help="honest, or seed: every failure announces itself.")] = (
         "honest"
     ),
+    network: Annotated[
+        str, typer.Option(help="tcn: the model; gru: a baseline that learns as it does.")
+    ] = "tcn",
     channels: Annotated[int, typer.Option(min=4, max=64, help="Width of the network.")] = 32,
-    batches: Annotated[int, typer.Option(min=3, help="At most.")] = 1_500,
-    lives: Annotated[int, typer.Option(min=1, help="Of every kind.")] = 60,
+    batches: Annotated[int, typer.Option(min=3, help="At most.")] = 2_700,
+    lives: Annotated[int, typer.Option(min=1, help="Of every kind.")] = 120,
     seed: Annotated[int, typer.Option(min=1, help="Of weights and batches.")] = 1,
     json: JsonOption = False,
 ) -> None:
@@ -38,9 +42,15 @@ def train(
     from nemesis.sim.prediction.precursors import load_precursors
     from nemesis.sim.prediction.train import CARD
     from nemesis.sim.prediction.train import train as run
-    from nemesis.sim.prediction.training import Plan
+    from nemesis.sim.prediction.training import Kind, Plan
 
-    plan = Plan(channels=channels, batches=batches, exact_from=batches * 2 // 3, seed=seed)
+    plan = Plan(
+        network=_one_of(network, Kind, "--network"),
+        channels=channels,
+        batches=batches,
+        exact_from=batches * 2 // 3,
+        seed=seed,
+    )
     _, card = run(
         folder,
         plan,
@@ -56,18 +66,21 @@ def train(
         say(f"loss {card.loss:.5f} after {card.batches} batches; {folder / CARD} says how")
 
 
-def _mix(name: str) -> "Mix":
+def _one_of(name: str, names: Any, option: str) -> Any:
     import msgspec
 
+    try:
+        return msgspec.convert(name, names)
+    except msgspec.ValidationError as error:
+        expected = " or ".join(get_args(names))
+        raise typer.BadParameter(f"{name!r}: expected {expected}", param_hint=option) from error
+
+
+def _mix(name: str) -> "Mix":
     from nemesis.sim.prediction.precursors import Mix
 
-    try:
-        known: Mix = msgspec.convert(name, Mix)
-    except msgspec.ValidationError as error:
-        raise typer.BadParameter(
-            f"{name!r}: expected honest or seed", param_hint="--mix"
-        ) from error
-    return known
+    found: Mix = _one_of(name, Mix, "--mix")
+    return found
 
 
 @ecc.command()
@@ -109,48 +122,97 @@ def _percent(row: dict[str, Any], name: str) -> str:
     return f"{100 * row[name]:.0f} % ({100 * low:.0f} to {100 * high:.0f})"
 
 
+_Model = Annotated[Path | None, typer.Option("--model", help="model.msgpack; else the shipped.")]
+
+
 @ecc.command()
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="model.msgpack of a run.")],
+    log: Annotated[
+        Path | None, typer.Argument(help="A recording; none: simulated GPUs that it never saw.")
+    ] = None,
+    model: _Model = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="The run's truth; else later Xids are the labels.")
+    ] = None,
     mix: Annotated[str, typer.Option(help="honest, or seed: every failure announces itself.")] = (
         "honest"
     ),
-    lives: Annotated[int, typer.Option(min=1, help="Of every kind, in each split.")] = 20,
+    lives: Annotated[int, typer.Option(min=1, help="Of every kind, in each split.")] = 40,
+    quiet: Annotated[int, typer.Option(min=1, help="Lives in which nothing happens.")] = 400,
     seed: Annotated[int, typer.Option(min=2, help="Of the lives; 0 and 1 were learnt from.")] = 2,
+    gru: Annotated[Path | None, typer.Option(help="Folder of `train --network gru`.")] = None,
+    missed: Annotated[float, typer.Option(help="Node-hours that a missed failure costs.")] = 102.0,
+    needless: Annotated[float, typer.Option(help="And a shrink that was not needed.")] = 7.0,
+    html: Annotated[Path | None, typer.Option(help="Write a page with plots here.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Judge a model on simulated GPUs that it never saw, beside thresholds and simple models.
+    """Judge a model on simulated GPUs that it never saw, or on a recorded log, beside baselines.
 
-    Exit status: 0 judged; 2 not a model, or an option that cannot be.
+    Exit status: 0 judged; 2 no model or log, or an option that cannot be.
     """
-    from nemesis.processors.ecc_model.model import load_model
-    from nemesis.sim.prediction.evaluation import evaluate as judge
-    from nemesis.sim.prediction.precursors import load_precursors
+    from msgspec.structs import replace
 
-    if not model.is_file():
-        raise typer.BadParameter(f"{model}: no such file", param_hint="MODEL")
-    found = judge(
-        load_model(model.read_bytes()),
-        load_precursors(),
+    from nemesis.cli.ecc_words import told_of
+    from nemesis.sim.prediction.alarms import Costs
+    from nemesis.sim.prediction.judge import Asked, judge
+
+    asked = Asked(
         mix=_mix(mix),
         each=lives,
-        quiet=5 * lives,
+        quiet=quiet,
         seed=seed,
+        gru=gru,
+        log=log,
+        ledger=ledger,
+        costs=replace(Costs(), missed=missed, needless=needless),
     )
+    found = judge(_model(model), asked, told=lambda line: typer.echo(line, err=True))
+    if html is not None:
+        from nemesis.sim.prediction.page import written
+
+        html.write_text(written(found), encoding="utf-8")
     if json:
         print_json(found)
         return
-    say(
-        f"simulated, mix {found.mix}, {found.lives_count} lives; recall of failures is at most "
-        f"{100 * found.recall_ceiling:.1f} %"
-    )
-    for each in found.figures:
-        low, high = each.pr_auc_interval
-        told = "".join(
-            f"; precision {tier.wanted:.2f}: recall {100 * tier.recall:.1f} %"
-            for tier in each.at_precision
-        )
-        say(
-            f"{each.split:11}{each.scorer:11} PR-AUC {each.pr_auc:.4f} ({low:.4f} to {high:.4f}), "
-            f"F1 {each.f1:.3f}{told}"
-        )
+    for line in told_of(found):
+        say(line)
+    if html is not None:
+        say(f"wrote {html}")
+
+
+@ecc.command()
+def explain(
+    log: Annotated[Path | None, typer.Argument(help="A recording; none: a simulated GPU.")] = None,
+    model: _Model = None,
+    gpu: Annotated[str, typer.Option(help="Of the log: its component, as gpu/n1/0000:1b:00.")] = "",
+    kind: Annotated[str, typer.Option(help="Of a simulated GPU: its kind of life.")] = "hbm-ramp",
+    mix: Annotated[str, typer.Option(help="honest or seed.")] = "honest",
+    seed: Annotated[int, typer.Option(min=2, help="Of the simulated GPU.")] = 2,
+    minutes: Annotated[
+        int | None, typer.Option(help="From the first step; else where the chance is highest.")
+    ] = None,
+    head: Annotated[int, typer.Option(min=0, max=3, help="Horizon: 0.5, 1, 2 or 3 h.")] = 2,
+    json: JsonOption = False,
+) -> None:
+    """Take one score apart: which channels and which minutes moved it, by exact occlusion.
+
+    Exit status: 0 explained; 2 no such GPU or time, no model, no log.
+    """
+    from nemesis.cli.ecc_words import told_of_score
+    from nemesis.sim.prediction.judge import Point, score_of
+
+    point = Point(log=log, gpu=gpu, kind=kind, mix=_mix(mix), seed=seed, minutes=minutes, head=head)
+    found = score_of(_model(model), point)
+    if json:
+        print_json(found)
+        return
+    for line in told_of_score(found):
+        say(line)
+
+
+def _model(path: Path | None) -> "Named":
+    from nemesis.sim.prediction.judge import named
+
+    if path is not None and not path.is_file():
+        raise typer.BadParameter(f"{path}: no such file", param_hint="--model")
+    return named(path)

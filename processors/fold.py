@@ -236,6 +236,20 @@ class Fold:
             self._keep_root()
         return emissions
 
+    def configure(self, settings: bytes) -> None:
+        """Take other settings than the log's; a window begins anew.
+
+        Raises:
+            MalformedFactError, NotInReleaseError: see Processor.configure.
+        """
+        self._settings = settings
+        self._roots.clear()  # no window reaches back over an activation
+        try:
+            self.processor.configure(settings)
+        finally:
+            self._learn_reads()
+            self._keep_root()
+
     def miss(self) -> None:
         """What lies between the last input and the next is not there: a window begins anew."""
         if self._windowed is not None:
@@ -321,19 +335,17 @@ class Fold:
         activated: ProcessorActivated | None = item.decoded()
         if activated is None or activated.name != self.processor.name:
             return
-        self._settings = bytes(activated.settings)
-        self._roots.clear()  # no window reaches back over an activation
+        settings = bytes(activated.settings)
         if activated.version != self.processor.version:
-            self.active = False
+            self._settings, self.active = settings, False
+            self._roots.clear()
             self.superseded_by = activated.version
             return
         self.active = True
         try:
-            self.processor.configure(self._settings)
+            self.configure(settings)
         except NotInReleaseError as error:
             self.lacks = f"{error.message}; {error.hint}"
-        self._learn_reads()
-        self._keep_root()
 
     def _malformed(self, item: Input) -> Fact:
         record = item.record

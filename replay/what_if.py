@@ -186,7 +186,7 @@ class _Run:
                 if plan.start_handed_over:
                     fold.take_over()
                 if plan.name in settings:
-                    fold.processor.configure(settings[plan.name])
+                    fold.configure(settings[plan.name])
             self.folds[plan.name] = fold
             self._fresh.add(plan.name)
             self.start_seqs[plan.name] = plan.start_seq

@@ -30,6 +30,13 @@ def test_what_no_processor_could_follow_is_refused_before_it_is_written(
     assert ran.stderr.count("\n") == 1
 
 
+def test_a_model_that_this_release_does_not_have_is_not_activated() -> None:
+    settings = f'{{"model":"{"0" * 64}"}}'
+    ran = nemesis("activate", "ecc_model", "--settings", settings, "--reason", "r", "--by", "ann")
+    assert ran.returncode == 3
+    assert f"the active model {'0' * 64} is not in this release" in ran.stderr
+
+
 @pytest.mark.server
 def test_an_activation_is_a_fact_with_name_and_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,12 +1,18 @@
 """Promises of the failure model as a processor: it speaks of changes alone, and only if it may."""
 
+from hashlib import sha256
+
 import pytest
 
+from nemesis.processors.catalogue import first_settings
 from nemesis.processors.ecc_model.ecc_model import EccModel
+from nemesis.processors.ecc_model.model import load_model
+from nemesis.processors.ecc_model.shipped import FIRST_MODEL, shipped
 from nemesis.processors.fold import Input
 from nemesis.processors.processor import NotInReleaseError
 from nemesis.schemas.channels import ABSENT
 from nemesis.schemas.errors import MalformedFactError
+from tests.conftest import ROOT
 from tests.ecc_log import (
     FILE,
     HISTORY,
@@ -232,3 +238,33 @@ def test_a_file_that_is_not_what_its_name_says_is_not_the_model() -> None:
 def test_settings_that_are_none_are_refused(wrong: bytes) -> None:
     with pytest.raises(MalformedFactError, match="ecc_model"):
         EccModel().configure(wrong)
+
+
+def test_a_part_without_sram_counters_and_nvlink_or_with_mig_is_judged_by_the_rest() -> None:
+    hidden = (
+        "sram_ce_count", "sram_ue_count", "nvlink_replay_count", "nvlink_crc_count",
+        "remapped_rows_count", "banks_spare_low_count", "remap_pending", "remap_failed",
+    )  # fmt: skip
+    log = watched("n1")
+    for code in (*[0] * HISTORY, ACT):
+        row = {"power_mw": power_for(code)} | dict.fromkeys(hidden, ABSENT)
+        log.sample("n1", row, {})
+        log.tick()
+    assert bands(log) == [(GPU, "act")]
+
+
+def test_every_model_that_is_shipped_is_what_its_name_says_and_one_of_them_comes_first() -> None:
+    files = {
+        each.name.removesuffix(".msgpack"): each.read_bytes()
+        for each in (ROOT / "processors" / "ecc_model" / "weights").glob("*.msgpack")
+    }
+    for name, raw in files.items():
+        assert sha256(raw).hexdigest() == name
+        model = load_model(raw)
+        assert model.data_sha256
+        assert model.card
+        assert model.shares
+        assert shipped(name) == raw
+    assert FIRST_MODEL in {*files, ""}
+    EccModel().configure(first_settings("ecc_model"))
+    assert shipped("0" * 64) is None

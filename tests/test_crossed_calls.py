@@ -4,19 +4,26 @@ Digests are those of simulated recorders: jobs of any layout in which one rank c
 groups the other way round, or in which something else holds all others up.
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nemesis.processors.attribution.collectives import judge_collectives
 from nemesis.processors.attribution.crossed_calls import crossed_calls
 from nemesis.processors.attribution.wait_graph import Seen, groups_of
 from nemesis.producers.origin import Origin
 from nemesis.schemas.components import rank as rank_name
+from nemesis.schemas.inferred import FaultAttributed
+from nemesis.sim.faults.scenario import scenario_named
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.recorder import recorded
+from nemesis.sim.offline import run_offline
+from nemesis.sim.topology.cluster_file import load_cluster
+from tests.planned import planned
 from tests.simulated_jobs import MS, SECOND, job_of, trained
 
 LATER_NS = 60 * SECOND
@@ -73,6 +80,19 @@ def test_of_two_who_share_all_groups_nobody_can_say_who_broke_the_order() -> Non
     found = judge_collectives(job.name, seen_of(job))
     assert found is not None
     assert (found.verdict, found.culprits) == ("class-only", ())
+
+
+def test_a_live_run_ends_in_a_verdict_that_names_the_cycle_and_its_breaker(tmp_path: Path) -> None:
+    cluster = load_cluster()
+    cluster = replace(cluster, jobs=(replace(cluster.job, nodes=4, tp=4, pp=2),))
+    desync = scenario_named("desync")
+    inverts = replace(desync, faults=(planned("desync", after_s=8.0, rank=5, differs_in="order"),))
+    run = run_offline(cluster, inverts, seed=7, folder=tmp_path)
+    said = [each.data for each in run.facts if isinstance(each.data, FaultAttributed)]
+    assert [each.id for each in said[-1].culprits] == ["rank/llama/5"]
+    assert "ranks 4, 5, 6, 7, 20, 21, 22, 23 of llama wait for each other" in said[-1].reason
+    assert {"rank/llama/4", "rank/llama/20"} <= set(said[-1].victims)
+    assert run.score.passed
 
 
 @settings(max_examples=40)

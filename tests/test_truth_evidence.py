@@ -138,6 +138,18 @@ def test_a_dump_that_nobody_wrote_shows_nothing(tmp_path: Path) -> None:
     assert found.attributable is False
 
 
+@pytest.mark.parametrize("differs_in", ["operation", "size", "order", "absent"])
+def test_every_way_to_call_otherwise_shows_in_the_recorder_of_the_rank(
+    tmp_path: Path, differs_in: str
+) -> None:
+    plan = planned("desync", after_s=6.0, node=NODE, gpu=4, differs_in=differs_in)
+    (strays,) = plan_faults(CLUSTER, [plan], 1)
+    found = weigh(strays, tmp_path / "strays")
+    assert found.delivered == (0,)
+    healthy = fault("slow-step", *strays.evidence, delay_ms=1)
+    assert weigh(healthy, tmp_path / "healthy").delivered == ()
+
+
 def test_an_order_of_calls_inverted_between_two_groups_can_be_known_and_acquits_the_peers(
     tmp_path: Path,
 ) -> None:

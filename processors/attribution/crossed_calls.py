@@ -157,12 +157,15 @@ def _outvoted(
     hubs = _hubs(ranks, waits)
     if len(hubs) != 2:
         return []
-    firsts: dict[int, int] = {}
-    for rank in sorted({rank for hub in hubs for rank in _digests(hub.group, groups)}):
-        own = [_of_dimension(rank, hub.group, groups) for hub in hubs]
-        first = _called_first(seen[rank], own, [hub.collective for hub in hubs])
-        if first >= 0:
-            firsts[rank] = first
+    names = {hub.group for hub in hubs}
+    own = [_of_dimension(hub.group, groups) for hub in hubs]
+    numbers = [hub.collective for hub in hubs]
+    called = {rank for group in groups if group.name in names for rank in group.digests}
+    firsts = {
+        rank: first
+        for rank in sorted(called)
+        if (first := _called_first(seen[rank], [each.get(rank) for each in own], numbers)) >= 0
+    }
     sides = [[rank for rank, first in firsts.items() if first == each] for each in (0, 1)]
     few = min(sides, key=len)
     if len(firsts) < VOTERS_MIN or len(few) != 1 or few[0] not in ranks:
@@ -170,15 +173,11 @@ def _outvoted(
     return few
 
 
-def _digests(name: str, groups: Sequence[Group]) -> Mapping[int, GroupDigest]:
-    return next(group.digests for group in groups if group.name == name)
-
-
-def _of_dimension(rank: int, name: str, groups: Sequence[Group]) -> GroupDigest | None:
-    """A rank's group of the same dimension as the one of that name: that one, or its like."""
+def _of_dimension(name: str, groups: Sequence[Group]) -> dict[int, GroupDigest]:
+    """By rank: its group of the same dimension as the one of that name: that one, or its like."""
     (group,) = (each for each in groups if each.name == name)
-    alike = [each for each in groups if each.desc and each.desc == group.desc]
-    return next((each.digests[rank] for each in (group, *alike) if rank in each.digests), None)
+    alike = (each for each in groups if each.desc and each.desc == group.desc)
+    return {rank: digest for each in (*alike, group) for rank, digest in each.digests.items()}
 
 
 def _called_first(seen: Seen, own: Sequence[GroupDigest | None], numbers: Sequence[int]) -> int:

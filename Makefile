@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 COVERED := processors replay schemas streams
-CODE := actors processors producers replay schemas sim src streams tests views
+CODE := actors processors producers replay schemas sim src streams tests training views
 
 .DEFAULT_GOAL := help
 .PHONY: help sim test coverage compose-test lint lint-all format bench bench-long campaign scenarios generate clean

@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PARTS = ("actors", "processors", "producers", "replay", "schemas", "sim", "streams", "views")
+PARTS = (
+    "actors",
+    "processors",
+    "producers",
+    "replay",
+    "schemas",
+    "sim",
+    "streams",
+    "training",
+    "views",
+)
 
 
 def modules_in_git() -> set[str]:

@@ -1,8 +1,8 @@
 """`make campaign`: every cut fifty times, servers killed by the hundred, thousands of seeds.
 
-Then scenarios that nobody wrote (vary.py), 2,500 quiet node-days (quiet.py), then mutants. Hours on
-two cores, so each part can be run alone (`--only seeds`), and `--quick` shows in minutes that the
-campaign itself works.
+Then all that can happen to four ranks that change their group (membership_model.py), scenarios that
+nobody wrote (vary.py), 2,500 quiet node-days (quiet.py), then mutants. Hours on two cores, so each
+part can be run alone (`--only seeds`), and `--quick` shows in minutes that the campaign works.
 """
 
 import argparse
@@ -16,9 +16,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults import test_simulated
+from tests.membership_model import BrokenPromiseError, Budget, begin, explore
 from tests.varied_runs import run_varied
 
-PARTS = ("seeds", "faults", "scenarios", "quiet", "mutants")
+PARTS = ("seeds", "faults", "membership", "scenarios", "quiet", "mutants")
+LARGE = (
+    (2, Budget(kills=2, predictions=1, breaks=1)),
+    (3, Budget(kills=1, breaks=1, steps=1)),
+    (3, Budget(kills=1, predictions=1, steps=1)),
+    (3, Budget(kills=0, breaks=1, rivals=1, zombies=1, steps=1)),
+    (4, Budget(kills=2, steps=1)),
+    (4, Budget(kills=0, suspicions=1, zombies=1, steps=1)),
+    (4, Budget(kills=0, predictions=1, steps=1)),
+)
 ROOT = Path(__file__).parent.parent.parent
 REAL = [
     "tests/faults/test_cuts.py",
@@ -58,6 +68,19 @@ def seeds(first: int, count: int) -> int:
     return failed
 
 
+def membership(*budgets: tuple[int, Budget]) -> int:
+    """Explore budgets whole; prints how a promise was broken."""
+    failed = 0
+    for ranks, budget in budgets:
+        began = time.monotonic()
+        try:
+            found = f"{explore(begin(ranks, budget)).worlds_count} worlds, none of them wrong"
+        except BrokenPromiseError as error:
+            failed, found = failed + 1, str(error)
+        print(f"{ranks} ranks, {budget}: {found}, {time.monotonic() - began:.0f} s", flush=True)
+    return failed
+
+
 def quiet(node_days: int) -> int:
     """Healthy clusters with decoys: nothing may be blamed."""
     command = [sys.executable, "-m", "tests.quiet", "--node-days", str(node_days)]
@@ -80,6 +103,7 @@ def main() -> None:
     parts: dict[str, Callable[[], int]] = {
         "seeds": lambda: seeds(first_seed, 20 if quick else 2000),
         "faults": lambda: real(*((2, 5) if quick else (50, 200))),
+        "membership": lambda: membership(*(LARGE[:1] if quick else LARGE)),
         "scenarios": lambda: run_varied(first_seed, 20 if quick else 1000),
         "quiet": lambda: quiet(30 if quick else 2500),
         "mutants": lambda: mutants(*(["processors/healer/replicas.py"] if quick else [])),

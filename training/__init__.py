@@ -1,0 +1,1 @@
+"""What runs inside a training process: the hook, its part of the membership protocol, backends."""

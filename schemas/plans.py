@@ -77,6 +77,11 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     on_log_loss: Literal["wait", "restart", "shrink"] = "wait"
     """What an agent does, once, under the next epoch, when the log is away for `grace_ns`."""
     grace_ns: Ns = 30_000_000_000
+    at_boundary: bool = False
+    """Of a membership: members finish steps together until all of them know it, and go on in it
+    from one same step; else they give up what they wait for."""
+    store: str = ""
+    """Of a membership: `host:port` where its members meet, "" where they know it."""
 
 
 class RankState(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
@@ -125,6 +130,8 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     """agent: it acted by itself, on a dead rank or after `grace_ns` without the log."""
     members: str = ""
     """All ranks that go on in the epoch, in rank_ranges form, where agents agreed on it alone."""
+    store: str = ""
+    """`host:port` of a store that this agent keeps for memberships to come."""
 
 
 class Hello(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):

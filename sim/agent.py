@@ -3,7 +3,7 @@
 It decides nothing. With the log it fences a dead rank and waits for plans; without it, it does
 only what cannot be wrong: fence its own dead ranks, hold the survivors, keep what it saw. After the
 grace it follows what the job said before (`on_log_loss`), once, under the next epoch, and only
-together with more than half of the job's nodes. The wire is elsewhere (sim/link.py).
+together with more than half of the job's nodes. The wire is elsewhere (actors/node_link.py).
 """
 
 from collections.abc import Callable, Mapping
@@ -13,10 +13,12 @@ from typing import Final
 
 import msgspec
 
+from nemesis.actors.following import Accepted, Deed, deeds, judge
+from nemesis.producers.origin import Stamp
+from nemesis.schemas.observed import Observation
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankState, Report
 from nemesis.schemas.rank_ranges import format_ranks, parse_ranks
-from nemesis.sim.follower import Accepted, Deed, deeds, judge
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.ranks import Rank, pid_of
 from nemesis.sim.rendezvous import Rendezvous
@@ -93,6 +95,14 @@ class Agent:
     def ranks(self) -> list[Rank]:
         """The ranks that run, or ran last, on this node."""
         return self._job.on_node(self.node)
+
+    def stamp(self, kind: str, at_ns: int) -> Stamp:
+        """What a fact of this node starts with."""
+        return self.witness.origin.stamp(kind, at_ns)
+
+    def carried(self, now_ns: int) -> list[Observation]:
+        """Take away what there is to send."""
+        return self.witness.carried(now_ns)
 
     def begin(self, now_ns: int) -> None:
         """Tell what the node is made of, and finish what an earlier life left half done."""

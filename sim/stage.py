@@ -12,9 +12,9 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from nemesis.actors.node_link import Link
 from nemesis.sim.clock import SimClock
 from nemesis.sim.collector_link import CollectorLink
-from nemesis.sim.link import Link
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.topology.cluster import Cluster
 from nemesis.sim.truth.ledger import (

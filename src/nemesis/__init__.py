@@ -1,3 +1,21 @@
 """NEMESIS keeps GPU training jobs running through hardware faults."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nemesis.training.hook import Hook, Stateful
+
 __version__ = "0.1.0"
+
+
+def attach(*things: "Stateful", seed: int = 0) -> "Hook":
+    """Tie this training process to its node's agent (training/hook.py shows the loop).
+
+    `things`: whatever has `state_dict` and `load_state_dict` and is changed by a step, in an order
+    that is the same on all ranks; `seed`: of the order of samples, the same too.
+    """
+    import importlib
+
+    hook = importlib.import_module("nemesis.training.hook")
+    attached: Hook = hook.attach(importlib.import_module("torch"), things, seed=seed)
+    return attached

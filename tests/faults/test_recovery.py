@@ -23,7 +23,7 @@ from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.sim.agent import Done, read_journal
 from nemesis.sim.cell import Options, RunningCell, running_cell
 from nemesis.sim.faults.scenario import Scenario
-from nemesis.sim.link import Link
+from nemesis.actors.node_link import Link
 from nemesis.sim.run import Outcome, judge
 from nemesis.sim.topology.cluster_file import load_cluster
 from tests.planned import planned

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nemesis.schemas.plans import Placement, Plan, PlanKind, order_of
 from nemesis.schemas.rank_ranges import format_ranks
-from nemesis.sim.follower import Deed, deeds, judge, local_ranks
+from nemesis.actors.following import Deed, deeds, judge, local_ranks
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.topology.cluster_file import load_cluster
 

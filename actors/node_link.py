@@ -1,4 +1,4 @@
-"""The wire of one simulated node: its own credential, its telemetry, its plans and reports.
+"""The wire of one node, real or simulated: its credential, its telemetry, its plans and reports.
 
 The agent behind it never waits for the network: what it has to say is taken from it here. An agent
 that (re)connects says how things stand and asks for its last plans until it is answered.
@@ -7,23 +7,25 @@ that (re)connects says how things stand and asks for its last plans until it is 
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from nats.aio.msg import Msg
 
 from nemesis.producers.origin import Stamp
 from nemesis.schemas.errors import MalformedFactError
+from nemesis.schemas.observed import Observation
 from nemesis.schemas.plans import (
     Hello,
     Plan,
+    PlanAnswer,
     Plans,
+    Report,
     decode_message,
     encode_message,
     hello_subject,
     plan_subject,
     report_subject,
 )
-from nemesis.sim.agent import Agent
 from nemesis.streams.connection import Connection, Login
 from nemesis.streams.errors import LogUnavailableError
 from nemesis.streams.log import Log
@@ -33,12 +35,39 @@ RETRY_S: Final = 0.2
 HELLO_RETRY_S: Final = 1.0
 
 
+class NodeAgent(Protocol):
+    """What the link carries for."""
+
+    node: Final[str]
+    boot_id: Final[str]
+    start_ns: Final[int]
+    reports: list[Report]
+    is_cut_off: bool
+    """Nothing of it may reach anybody."""
+
+    def stamp(self, kind: str, at_ns: int) -> Stamp:
+        """What a fact of this node starts with."""
+        ...
+
+    def carried(self, now_ns: int) -> list[Observation]:
+        """Take away what there is to send."""
+        ...
+
+    def follow(self, plan: Plan, now_ns: int) -> PlanAnswer:
+        """Judge a plan, do what it says if it counts, and say how things stand."""
+        ...
+
+    def report_changes(self, now_ns: int, *, always: bool = False) -> None:
+        """Report the ranks if something changed, or always."""
+        ...
+
+
 class Link:
     """Carries what an agent says and hears; `run` goes on until it is cancelled."""
 
     def __init__(
         self,
-        agent: Callable[[], Agent],
+        agent: Callable[[], NodeAgent],
         *,
         url: str,
         seed_path: Path,
@@ -80,7 +109,7 @@ class Link:
             await connection.close()
 
     def _stamp(self, kind: str, at_ns: int) -> Stamp:
-        return self._agent().witness.origin.stamp(kind, at_ns)
+        return self._agent().stamp(kind, at_ns)
 
     async def _connect(self) -> Connection:
         login = Login(self._seed_path.stem, seed_path=self._seed_path)
@@ -95,7 +124,7 @@ class Link:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            for observation in self._agent().witness.carried(self._now_ns()):
+            for observation in self._agent().carried(self._now_ns()):
                 publisher.offer(observation)
             await self._send_reports(connection)
 

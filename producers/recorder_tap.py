@@ -16,8 +16,8 @@ PATH: Final = "/handler/fr_trace_json"
 class _Connection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=TIMEOUT_S)
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
         self._path: Final = path
 
     def connect(self) -> None:
@@ -27,9 +27,9 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(str(self._path))
 
 
-def read_recorder(path: Path) -> bytes | None:
+def read_recorder(path: Path, timeout_s: float = TIMEOUT_S) -> bytes | None:
     """The recorder as JSON; None where nobody answers: the process is dead or stopped."""
-    connection = _Connection(path)
+    connection = _Connection(path, timeout_s)
     try:
         connection.request("POST", PATH)
         answer = connection.getresponse()

@@ -7,15 +7,33 @@ that is told twice, does only what is missing.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
-from nemesis.schemas.plans import Outcome, Plan, order_of
+from nemesis.schemas.plans import Outcome, Plan, RankStage, order_of
 from nemesis.schemas.rank_ranges import parse_ranks
-from nemesis.sim.jobs.ranks import Rank
 
 Doing = Literal["hold", "fence", "join", "start", "leave"]
+
+
+class Rank(Protocol):
+    """A rank as its agent knows it."""
+
+    @property
+    def number(self) -> int:
+        """As submitted."""
+        ...
+
+    @property
+    def stage(self) -> RankStage:
+        """Where it is in its life."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The membership that it is in, or was in last."""
+        ...
 
 
 class Deed(msgspec.Struct, frozen=True):

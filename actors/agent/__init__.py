@@ -1,0 +1,1 @@
+"""The agent of one node: starts ranks, watches them, does what plans say, and reports."""

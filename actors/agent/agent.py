@@ -1,0 +1,358 @@
+"""The agent of one node of a real job: what the simulated agent promises, with processes.
+
+It decides nothing. It starts the node's ranks, or finds those that an earlier life started, tells
+them what plans say, fences what died or was removed, and reports. Its ranks connect to its socket
+and say how they stand; the kernel says when they end. What it sees goes to the log by its link
+(actors/node_link.py); plans come the same way.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nemesis.actors.agent.ranks import Rank, started
+from nemesis.actors.following import Accepted, Deed, deeds, judge
+from nemesis.producers.flight_recorder import read_dump
+from nemesis.producers.origin import Origin, Stamp
+from nemesis.producers.process import exit_of
+from nemesis.producers.recorder_tap import read_recorder
+from nemesis.producers.sample import block_of, sample_of
+from nemesis.schemas.channels import STEP_CHANNELS
+from nemesis.schemas.observed import CollectiveRecorded, Observation, SampleTaken
+from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankState, Report
+from nemesis.schemas.rank_ranges import parse_ranks
+from nemesis.streams.replacing import replace_file
+from nemesis.training.membership import Order, State
+from nemesis.training.wire import Standing, Told, standing_of
+
+PERIOD_NS: Final = 5_000_000_000
+LOOK_S: Final = 0.1
+TAP_S: Final = 0.2
+"""A rank that is stuck answers in a millisecond, one that is stopped never."""
+STORE_S: Final = 60.0
+"""torch is imported meanwhile."""
+
+
+class Launch(msgspec.Struct, kw_only=True, frozen=True):
+    """What to run on this node, and as what."""
+
+    node: str
+    job: str
+    ranks: tuple[int, ...]
+    """Of this node, by the submission."""
+    world: int
+    command: tuple[str, ...]
+    host: str = "127.0.0.1"
+    """By which address other nodes reach this one."""
+    store: str = ""
+    """`host:port` where the first membership meets; "": the agent's own store."""
+
+
+class Agent:
+    """One life of a node's agent; `run` goes on until it is cancelled."""
+
+    def __init__(self, launch: Launch, folder: Path, *, boot_id: str, python: str = "") -> None:
+        """`folder`: keeps the plan, logs of ranks and the sockets; `python`: has torch."""
+        self.node: Final = launch.node
+        self.boot_id: Final = boot_id
+        self.start_ns: Final = time.time_ns()
+        self.reports: list[Report] = []
+        self.is_cut_off = False
+        self.store = ""
+        """`host:port` of the store beside this agent."""
+        self._launch: Final = launch
+        self._folder: Final = folder
+        self._python: Final = python or sys.executable
+        self._origin: Final = Origin(launch.node, start_ns=self.start_ns, boot_id=boot_id)
+        self._observations: list[Observation] = []
+        self._ranks: Final[dict[int, Rank]] = {}
+        self._reports_count = 0
+        self._dumped: Final[set[tuple[int, State]]] = set()
+        self._reported: tuple[RankState, ...] = ()
+        self.on_news: Callable[[], None] = lambda: None
+        """Called when there is something to be carried away."""
+        self._plan_path: Final = folder / "plan.json"
+        self._accepted: Accepted | None = None
+        if self._plan_path.exists():
+            self._accepted = msgspec.json.decode(self._plan_path.read_bytes(), type=Accepted)
+
+    async def run(self) -> None:
+        """Serve the ranks until cancelled.
+
+        Raises:
+            OSError: the folder or a port is not to be had.
+        """
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.store = await self._open_store()
+        socket_path = self._folder / "agent.sock"
+        socket_path.unlink(missing_ok=True)
+        server = await asyncio.start_unix_server(self._serve, str(socket_path))
+        async with server:
+            if self._accepted is None:
+                first = Order(0, "membership", tuple(range(self._launch.world)))
+                store = self._launch.store or self.store
+                for number in self._launch.ranks:
+                    self._start(number, 0, Told(order=first, store=store))
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._sample())
+                tasks.create_task(self._look())
+
+    def stamp(self, kind: str, at_ns: int) -> Stamp:
+        """What a fact of this node starts with."""
+        return self._origin.stamp(kind, at_ns)
+
+    def carried(self, now_ns: int) -> list[Observation]:
+        """Take away what there is to send."""
+        seen, self._observations = self._observations, []
+        return seen
+
+    def follow(self, plan: Plan, now_ns: int) -> PlanAnswer:
+        """Judge a plan, do what it says if it counts, and say how things stand."""
+        outcome: Outcome
+        last = self._accepted.plan if self._accepted else None
+        if plan.job != self._launch.job:
+            outcome, why = "unknown_job", f"{self.node} runs {self._launch.job}"
+        else:
+            outcome, why = judge(plan, node=self.node, boot_id=self.boot_id, last=last)
+        if outcome == "accepted" and plan.kind != "observe":
+            # kept first: who dies in between finishes at his next start
+            self._accepted = Accepted(plan=plan)
+            replace_file(self._plan_path, msgspec.json.encode(self._accepted))
+            self._carry_out(plan)
+        accepted = self._accepted.plan if self._accepted else None
+        return PlanAnswer(
+            node=self.node,
+            boot_id=self.boot_id,
+            job=plan.job,
+            outcome=outcome,
+            epoch=accepted.epoch if accepted else 0,
+            kind=accepted.kind if accepted else "membership",
+            why=why,
+            ranks=self._states(),
+        )
+
+    def report_changes(self, now_ns: int, *, always: bool = False) -> None:
+        """Report the ranks if one changed its stage or its epoch."""
+        states = self._states()
+        seen = tuple(msgspec.structs.replace(each, step=0) for each in states)
+        if seen == self._reported and not always:
+            return
+        self._reported = seen
+        self._reports_count += 1
+        accepted = self._accepted.plan if self._accepted else None
+        self.reports.append(
+            Report(
+                node=self.node,
+                boot_id=self.boot_id,
+                start_ns=self.start_ns,
+                n=self._reports_count,
+                job=self._launch.job,
+                epoch=accepted.epoch if accepted else 0,
+                kind=accepted.kind if accepted else "membership",
+                ranks=states,
+                store=self.store,
+            )
+        )
+        self.on_news()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Hear one rank until it goes."""
+        with suppress(ConnectionError, msgspec.DecodeError, ValueError, asyncio.CancelledError):
+            while line := await reader.readline():
+                self._heard(standing_of(line), writer)
+        writer.close()
+
+    def _heard(self, standing: Standing, writer: asyncio.StreamWriter) -> None:
+        rank = self._ranks.get(standing.rank)
+        if rank is None or (rank.pid != standing.pid and not rank.is_alive):
+            rank = self._found(standing)
+        if rank is None or rank.pid != standing.pid:
+            return
+        before = (rank.stage, rank.epoch)
+        rank.heard(standing, writer, time.time_ns())
+        if (rank.stage, rank.epoch) != before:
+            self.report_changes(time.time_ns())
+
+    def _found(self, standing: Standing) -> Rank | None:
+        """A rank that an earlier life of the agent started."""
+        if standing.rank not in self._launch.ranks:
+            return None
+        with suppress(ProcessLookupError):
+            rank = Rank(standing.rank, standing.pid, standing.epoch, self._on_end)
+            self._ranks[standing.rank] = rank
+            if self._accepted is not None:
+                rank.tell(self._told(self._accepted.plan))
+            return rank
+        return None
+
+    def _start(self, number: int, epoch: int, told: Told, state_from: str = "memory") -> None:
+        environment = os.environ | {
+            "NEMESIS_AGENT": str(self._folder / "agent.sock"),
+            "NEMESIS_RANK": str(number),
+            "NEMESIS_JOB": self._launch.job,
+            "NEMESIS_HOST": self._launch.host,
+            "NEMESIS_STATE_FROM": state_from,
+            "NEMESIS_TAP": str(self._tap_path(number)),
+            "TORCH_FR_BUFFER_SIZE": "2000",
+            "RANK": str(number),
+            "LOCAL_RANK": str(self._launch.ranks.index(number)),
+            "WORLD_SIZE": str(self._launch.world),
+            "LOCAL_WORLD_SIZE": str(len(self._launch.ranks)),
+        }
+        self._tap_path(number).unlink(missing_ok=True)
+        child = started(self._launch.command, environment, self._folder / f"rank_{number}.log")
+        rank = Rank(number, child.pid, epoch, self._on_end, child)
+        rank.tell(told)
+        self._ranks[number] = rank
+
+    def _on_end(self, rank: Rank) -> None:
+        now_ns = time.time_ns()
+        rank.fence()  # children of a rank that died may still hold its GPU
+        ended = rank.stage
+        if ended == "failed":
+            rank.stage = "fenced"
+        if ended != "left":
+            self._observations.append(
+                exit_of(
+                    self._origin,
+                    now_ns,
+                    job=self._launch.job,
+                    rank=rank.number,
+                    pid=rank.pid,
+                    returncode=rank.returncode or 0,
+                    fenced=True,
+                    epoch=rank.epoch,
+                )
+            )
+        self.report_changes(now_ns)
+        self.on_news()
+
+    def _carry_out(self, plan: Plan) -> None:
+        told = self._told(plan)
+        here: list[Rank] = list(self._ranks.values())
+        for deed in deeds(plan, self.node, here, self._launch.ranks):
+            self._do(deed, plan, told)
+
+    def _told(self, plan: Plan) -> Told:
+        members = tuple(parse_ranks(plan.members))
+        order = Order(plan.epoch, plan.kind, members, at_boundary=plan.at_boundary)
+        return Told(order=order, store=plan.store or self._launch.store or self.store)
+
+    def _do(self, deed: Deed, plan: Plan, told: Told) -> None:
+        match deed.doing:
+            case "fence":
+                rank = self._ranks[deed.rank]
+                rank.stage = "fenced"
+                rank.fence()
+            case "hold" | "join" | "leave":
+                self._ranks[deed.rank].tell(told)
+            case "start":
+                self._start(deed.rank, plan.epoch, told, plan.state_from)
+
+    def _states(self) -> tuple[RankState, ...]:
+        return tuple(
+            RankState(
+                rank=rank.number,
+                stage=rank.stage,
+                epoch=rank.epoch,
+                step=max(0, rank.state.steps_count),
+                pid=rank.pid,
+            )
+            for _, rank in sorted(self._ranks.items())
+        )
+
+    def _tap_path(self, number: int) -> Path:
+        return self._folder / f"rank_{number}.tap"
+
+    async def _look(self) -> None:
+        """Read the flight recorders where the ranks stand for longer than steps take."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            running = [each for each in self._ranks.values() if each.is_standing]
+            if running and all(each.is_stalled(time.time_ns()) for each in running):
+                moment = (max(each.epoch for each in running), max(r.state for r in running))
+                if moment not in self._dumped:
+                    self._dumped.add(moment)
+                    await self._dump(running)
+
+    async def _dump(self, ranks: Sequence[Rank]) -> None:
+        """One digest a rank; that one has none while others have is said as well."""
+        raw = await asyncio.gather(
+            *(
+                asyncio.to_thread(read_recorder, self._tap_path(rank.number), TAP_S)
+                for rank in ranks
+            )
+        )
+        now_ns = time.time_ns()
+        for rank, content in zip(ranks, raw, strict=True):
+            stamp = self._origin.stamp("collective", now_ns)
+            job, number = self._launch.job, rank.number
+            if content is None:
+                fact = CollectiveRecorded(**stamp, job=job, rank=number, dump_missing=True)
+            else:
+                dump = read_dump(msgspec.json.decode(content))
+                fact = CollectiveRecorded(
+                    **stamp,
+                    job=job,
+                    rank=number,
+                    trace_version=dump.version,
+                    entry_count=dump.entry_count,
+                    groups=dump.groups,
+                )
+            self._observations.append(fact)
+        self.on_news()
+
+    async def _sample(self) -> None:
+        while True:
+            await asyncio.sleep(PERIOD_NS / 1e9)
+            self._observations.append(self._sampled())
+            self.on_news()
+
+    def _sampled(self) -> SampleTaken:
+        rows: list[Mapping[str, int]] = [
+            {"rank": rank.number, "step": max(0, rank.state.steps_count)}
+            for rank in self._ranks.values()
+            if rank.is_alive
+        ]
+        return sample_of(
+            self._origin,
+            time.time_ns(),
+            period_ns=PERIOD_NS,
+            steps=block_of(STEP_CHANNELS, rows) if rows else None,
+            job=self._launch.job if rows else "",
+        )
+
+    async def _open_store(self) -> str:
+        """The store of an earlier life where it still serves, else a new one."""
+        known = self._folder / "store"
+        if known.exists():
+            with suppress(OSError, ValueError):
+                host, port = known.read_text().split(":")
+                _, writer = await asyncio.open_connection(host, int(port))
+                writer.close()
+                return f"{host}:{port}"
+        host = self._launch.host
+        process = subprocess.Popen(
+            [self._python, "-m", "nemesis.training.store", host, str(self._folder / "agent.lock")],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        async with asyncio.timeout(STORE_S):
+            port = (await asyncio.to_thread(process.stdout.readline)).decode().strip()
+        replace_file(known, f"{host}:{port}".encode())
+        return f"{host}:{port}"
+
+    def end(self) -> None:
+        """Let no rank run on: the job is over, or was never to be."""
+        for rank in self._ranks.values():
+            rank.fence()

@@ -1,0 +1,137 @@
+"""The ranks of a node as processes: started in groups of their own, watched to their end, fenced.
+
+A rank is its process and every child of it: all are in one process group, and fencing kills that
+group. A rank outlives its agent; the next agent finds it by the socket that it connects to, and is
+told of its end by the kernel all the same (pidfd).
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from nemesis.schemas.plans import RankStage
+from nemesis.training.membership import NO_STATE, Stage, State
+from nemesis.training.wire import End, Standing, Told, line_of
+
+_STAGES: Final[Mapping[Stage, RankStage]] = {
+    "training": "running",
+    "held": "held",
+    "forming": "starting",
+    "left": "left",
+}
+STEADY_STEPS: Final = 2
+"""The first ones are longer: libraries are loaded, memory is taken."""
+STALL_TIMES: Final = 3
+STALL_NS_MIN: Final = 500_000_000
+UNKNOWN_CODE: Final = 255
+"""Of a process that was not our child: only that it ended is known."""
+
+
+class Rank:
+    """One rank of this node, one life of it."""
+
+    def __init__(
+        self,
+        number: int,
+        pid: int,
+        epoch: int,
+        on_end: Callable[["Rank"], None],
+        child: subprocess.Popen[bytes] | None = None,
+    ) -> None:
+        """`epoch`: of the membership that it was started for; `child`: where we started it.
+
+        Raises:
+            ProcessLookupError: there is no such process.
+        """
+        self.number: Final = number
+        self.pid: Final = pid
+        self.epoch = epoch
+        self.state: State = NO_STATE
+        self.stage: RankStage = "starting"
+        self.why = ""
+        self.returncode: int | None = None
+        self.said_ns = 0
+        """When it was last heard."""
+        self._longest_ns = 0
+        """Between two steps, so far."""
+        self._on_end: Final = on_end
+        self._child: Final = child
+        self._writer: asyncio.StreamWriter | None = None
+        self._told: list[Told | End] = []
+        self._descriptor: Final = os.pidfd_open(pid)
+        asyncio.get_running_loop().add_reader(self._descriptor, self._ended)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process has not ended yet."""
+        return self.returncode is None
+
+    @property
+    def is_standing(self) -> bool:
+        """Whether it should be making steps."""
+        return self.is_alive and self.stage == "running"
+
+    def is_stalled(self, now_ns: int) -> bool:
+        """Whether it has been silent for longer than any step took."""
+        if not self._longest_ns:
+            return False
+        return now_ns - self.said_ns > max(STALL_NS_MIN, STALL_TIMES * self._longest_ns)
+
+    def heard(self, standing: Standing, writer: asyncio.StreamWriter, at_ns: int) -> None:
+        """It says how it stands; one that connects is told what it may have missed."""
+        if not self.is_alive:
+            return
+        if standing.state.steps_count == self.state.steps_count + 1 > STEADY_STEPS:
+            self._longest_ns = max(self._longest_ns, at_ns - self.said_ns)
+        self.said_ns = at_ns
+        self.stage, self.why = _STAGES[standing.stage], standing.why
+        self.epoch, self.state = max(self.epoch, standing.epoch), standing.state
+        if writer is not self._writer:
+            self._writer = writer
+            for each in self._told:
+                writer.write(line_of(each))
+
+    def tell(self, message: Told | End) -> None:
+        """Say this now, and again to whoever connects later as this rank."""
+        self._told = [*self._told[-3:], message]
+        if self._writer is not None and self.is_alive:
+            self._writer.write(line_of(message))
+
+    def fence(self) -> None:
+        """Let nothing of it run on, also if it is stopped."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _ended(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        self.returncode = self._child.wait() if self._child is not None else UNKNOWN_CODE
+        if self.stage not in ("left", "fenced"):
+            self.stage = "left" if self.returncode == 0 else "failed"
+        self._on_end(self)
+
+
+def started(
+    command: Sequence[str], environment: Mapping[str, str], log: Path
+) -> subprocess.Popen[bytes]:
+    """A rank's process, in a group of its own; what it prints is appended to a file.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )

@@ -1,0 +1,183 @@
+"""A process group that can be given up: formed through a store, waited for in slices.
+
+torch cannot break a gloo operation that hangs: it goes on until its own timeout, owns its tensor
+meanwhile, and whoever drops the last reference to its group waits for it. So a wait looks at a flag
+every few milliseconds, and a group that is given up is parked with its operation until that has
+ended (measured with torch 2.13).
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from nemesis.training.membership import State
+
+SLICE: Final = timedelta(milliseconds=5)
+FORM_S: Final = 300.0
+"""A member whose process starts anew imports its libraries first; of who will not come a plan tells,
+long before."""
+OPERATION_S: Final = 1_800.0
+"""torch's own default; what hangs is given up by plan, long before."""
+
+
+class GivenUpError(Exception):
+    """What was waited for is not to be waited for any more."""
+
+
+class BrokenGroupError(Exception):
+    """The group does not work: a peer is gone, or it did not come in time."""
+
+
+class Group:
+    """The members of one epoch, and one rank among them."""
+
+    def __init__(self, torch: Any, backend: Any, members: tuple[int, ...], position: int) -> None:
+        self.members: Final = members
+        self.position: Final = position
+        """Of this rank among them."""
+        self.backend: Final[Any] = backend
+        self._torch: Final[Any] = torch
+        self._pending: list[Any] = []
+
+    def reduce(self, tensor: Any, given_up: Callable[[], bool]) -> None:
+        """Sum a tensor over all members, in place; after an error it is nobody's any more.
+
+        Raises:
+            BrokenGroupError: a peer is gone.
+            GivenUpError: `given_up` became true.
+        """
+        self._wait(self._started(lambda: self.backend.allreduce([tensor])), given_up)
+
+    def gather(self, numbers: Sequence[int], given_up: Callable[[], bool]) -> list[list[int]]:
+        """Some numbers of every member, in their order.
+
+        Raises:
+            As `reduce`.
+        """
+        torch = self._torch
+        own = torch.tensor(numbers, dtype=torch.int64)
+        every = [torch.zeros_like(own) for _ in self.members]
+        self._wait(self._started(lambda: self.backend.allgather([every], [own])), given_up)
+        return [each.tolist() for each in every]
+
+    def broadcast(self, tensor: Any, root: int, given_up: Callable[[], bool]) -> None:
+        """Give everybody what the member at a position has.
+
+        Raises:
+            As `reduce`.
+        """
+        options = self._torch.distributed.BroadcastOptions()
+        options.rootRank = root
+        self._wait(self._started(lambda: self.backend.broadcast([tensor], options)), given_up)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way in it, so that dropping it waits for nothing."""
+        return all(work.is_completed() for work in self._pending)
+
+    def _started(self, start: Callable[[], Any]) -> Any:
+        try:
+            work = start()
+        except RuntimeError as error:
+            raise BrokenGroupError(_said(error)) from error
+        self._pending = [each for each in self._pending if not each.is_completed()]
+        self._pending.append(work)
+        return work
+
+    def _wait(self, work: Any, given_up: Callable[[], bool]) -> None:
+        while not work.is_completed():
+            try:
+                work.wait(SLICE)
+            except RuntimeError as error:
+                if not work.is_completed() and "timed out" not in str(error).lower():
+                    raise BrokenGroupError(_said(error)) from error
+            if given_up() and not work.is_completed():
+                raise GivenUpError
+        try:
+            work.wait()
+        except RuntimeError as error:
+            raise BrokenGroupError(_said(error)) from error
+
+
+class Grounds:
+    """Where groups are formed, and where those rest that were given up."""
+
+    def __init__(self, torch: Any, host: str) -> None:
+        """`host`: the address of this node by which its peers reach it."""
+        self._torch: Final[Any] = torch
+        self._device: Final[Any] = torch.distributed.ProcessGroupGloo.create_device(hostname=host)
+        self._parked: list[Group] = []
+
+    def form(
+        self,
+        job: str,
+        epoch: int,
+        members: tuple[int, ...],
+        rank: int,
+        *,
+        store: str,
+        given_up: Callable[[], bool],
+    ) -> Group:
+        """The group of an epoch, once all its members have come.
+
+        Raises:
+            BrokenGroupError: somebody did not come, or the epoch has other members.
+            GivenUpError: `given_up` became true.
+        """
+        made: list[Group] = []
+        failed: list[Exception] = []
+
+        def make() -> None:
+            try:
+                made.append(self._made(job, epoch, members, rank, store))
+            except RuntimeError as error:
+                failed.append(error)
+
+        # torch connects without an end but its timeout: in a thread that can be left behind
+        forming = threading.Thread(target=make, daemon=True)
+        forming.start()
+        while forming.is_alive():
+            forming.join(SLICE.total_seconds())
+            if forming.is_alive() and given_up():
+                raise GivenUpError
+        if failed:
+            raise BrokenGroupError(_said(failed[0])) from failed[0]
+        return made[0]
+
+    def _made(
+        self, job: str, epoch: int, members: tuple[int, ...], rank: int, store: str
+    ) -> Group:
+        dist = self._torch.distributed
+        host, _, port = store.rpartition(":")
+        timeout = timedelta(seconds=FORM_S)
+        client = dist.TCPStore(host, int(port), None, False, timeout, wait_for_workers=False)
+        named = ",".join(map(str, members))
+        own = client.compare_set(f"{job}/{epoch}/members", "", named).decode()
+        if own != named:
+            raise RuntimeError(f"epoch {epoch} has other members: {own}")
+        options = dist.ProcessGroupGloo._Options()
+        options._devices = [self._device]
+        options._timeout = timeout
+        options.group_name = f"{job}/{epoch}"
+        options.global_ranks_in_group = list(members)
+        position = members.index(rank)
+        prefix = dist.PrefixStore(f"{job}/{epoch}", client)
+        backend = dist.ProcessGroupGloo(prefix, position, len(members), options)
+        backend._set_default_timeout(timedelta(seconds=OPERATION_S))
+        return Group(self._torch, backend, members, position)
+
+    def park(self, group: Group) -> None:
+        """Keep a group until nothing is under way in it."""
+        self._parked = [each for each in self._parked if not each.is_idle]
+        self._parked.append(group)
+
+
+def _said(error: Exception) -> str:
+    """torch's first line: the rest is a stack of its own."""
+    return str(error).partition("\n")[0]
+
+
+def state_numbers(state: State) -> list[int]:
+    """As they are gathered."""
+    return [state.epoch, state.steps_count]

@@ -38,12 +38,24 @@ HELLO_RETRY_S: Final = 1.0
 class NodeAgent(Protocol):
     """What the link carries for."""
 
-    node: Final[str]
-    boot_id: Final[str]
-    start_ns: Final[int]
     reports: list[Report]
     is_cut_off: bool
     """Nothing of it may reach anybody."""
+
+    @property
+    def node(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def boot_id(self) -> str:
+        """Of the node."""
+        ...
+
+    @property
+    def start_ns(self) -> int:
+        """When this life of the agent began."""
+        ...
 
     def stamp(self, kind: str, at_ns: int) -> Stamp:
         """What a fact of this node starts with."""

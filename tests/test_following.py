@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nemesis.actors.following import Deed, deeds, judge, local_ranks
 from nemesis.schemas.plans import Placement, Plan, PlanKind, order_of
 from nemesis.schemas.rank_ranges import format_ranks
-from nemesis.actors.following import Deed, deeds, judge, local_ranks
 from nemesis.sim.jobs.job import Job
 from nemesis.sim.topology.cluster_file import load_cluster
 

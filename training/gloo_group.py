@@ -15,8 +15,8 @@ from nemesis.training.membership import State
 
 SLICE: Final = timedelta(milliseconds=5)
 FORM_S: Final = 300.0
-"""A member whose process starts anew imports its libraries first; of who will not come a plan tells,
-long before."""
+"""A member whose process starts anew imports its libraries first; of who will not come a plan
+tells, long before."""
 OPERATION_S: Final = 1_800.0
 """torch's own default; what hangs is given up by plan, long before."""
 
@@ -145,9 +145,7 @@ class Grounds:
             raise BrokenGroupError(_said(failed[0])) from failed[0]
         return made[0]
 
-    def _made(
-        self, job: str, epoch: int, members: tuple[int, ...], rank: int, store: str
-    ) -> Group:
+    def _made(self, job: str, epoch: int, members: tuple[int, ...], rank: int, store: str) -> Group:
         dist = self._torch.distributed
         host, _, port = store.rpartition(":")
         timeout = timedelta(seconds=FORM_S)

@@ -204,7 +204,8 @@ class Hook:
                 case "held":
                     self._say()
                     with self._changed:
-                        self._changed.wait_for(lambda was=member: self._member != was)
+                        while self._member == member:
+                            self._changed.wait()
                 case "left":
                     self._leave()
 
@@ -394,17 +395,3 @@ class Hook:
             if deed != "none":
                 self._interrupted = True
             self._changed.notify_all()
-
-
-def attach(torch: Any, things: tuple[Stateful, ...], *, seed: int = 0) -> Hook:
-    """A hook for this process; says once on stderr where no agent speaks to it."""
-    path = os.environ.get(AGENT)
-    if path is None:
-        sys.stderr.write("nemesis: no agent here, this job trains alone\n")
-        return Hook(torch, things, None, seed=seed)
-    try:
-        line = Line(Path(path))
-    except OSError as error:
-        sys.stderr.write(f"nemesis: the agent at {path} does not answer ({error.strerror})\n")
-        return Hook(torch, things, None, seed=seed)
-    return Hook(torch, things, line, seed=seed)

@@ -7,18 +7,20 @@ and say how they stand; the kernel says when they end. What it sees goes to the 
 """
 
 import asyncio
+import fcntl
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from nemesis.actors.agent.launch import Launch
 from nemesis.actors.agent.ranks import Rank, started
+from nemesis.actors.agent.store import StoreBeside, open_store
 from nemesis.actors.following import Accepted, Deed, deeds, judge
 from nemesis.producers.flight_recorder import read_dump
 from nemesis.producers.origin import Origin, Stamp
@@ -26,6 +28,7 @@ from nemesis.producers.process import exit_of
 from nemesis.producers.recorder_tap import read_recorder
 from nemesis.producers.sample import block_of, sample_of
 from nemesis.schemas.channels import STEP_CHANNELS
+from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.observed import CollectiveRecorded, Observation, SampleTaken
 from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankState, Report
 from nemesis.schemas.rank_ranges import parse_ranks
@@ -37,23 +40,12 @@ PERIOD_NS: Final = 5_000_000_000
 LOOK_S: Final = 0.1
 TAP_S: Final = 0.2
 """A rank that is stuck answers in a millisecond, one that is stopped never."""
-STORE_S: Final = 60.0
-"""torch is imported meanwhile."""
 
 
-class Launch(msgspec.Struct, kw_only=True, frozen=True):
-    """What to run on this node, and as what."""
+class AgentRunningError(NemesisError):
+    """Two agents would fence and start the same ranks."""
 
-    node: str
-    job: str
-    ranks: tuple[int, ...]
-    """Of this node, by the submission."""
-    world: int
-    command: tuple[str, ...]
-    host: str = "127.0.0.1"
-    """By which address other nodes reach this one."""
-    store: str = ""
-    """`host:port` where the first membership meets; "": the agent's own store."""
+    exit_code = 4
 
 
 class Agent:
@@ -68,6 +60,7 @@ class Agent:
         self.is_cut_off = False
         self.store = ""
         """`host:port` of the store beside this agent."""
+        self._store: StoreBeside | None = None
         self._launch: Final = launch
         self._folder: Final = folder
         self._python: Final = python or sys.executable
@@ -85,13 +78,24 @@ class Agent:
             self._accepted = msgspec.json.decode(self._plan_path.read_bytes(), type=Accepted)
 
     async def run(self) -> None:
-        """Serve the ranks until cancelled.
+        """Serve the ranks until cancelled; they run on, for the next life of the agent.
 
         Raises:
+            AgentRunningError: another agent has the folder.
             OSError: the folder or a port is not to be had.
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.store = await self._open_store()
+        with locked(self._folder / "agent.lock"):
+            await self._run()
+
+    async def _run(self) -> None:
+        self._store = await open_store(
+            self._folder,
+            host=self._launch.host,
+            python=self._python,
+            environment=os.environ | dict(self._launch.environment),
+        )
+        self.store = self._store.address
         socket_path = self._folder / "agent.sock"
         socket_path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._serve, str(socket_path))
@@ -104,6 +108,11 @@ class Agent:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._sample())
                 tasks.create_task(self._look())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a rank has not ended yet, or not begun."""
+        return not self._ranks or any(each.is_alive for each in self._ranks.values())
 
     def stamp(self, kind: str, at_ns: int) -> Stamp:
         """What a fact of this node starts with."""
@@ -194,19 +203,23 @@ class Agent:
         return None
 
     def _start(self, number: int, epoch: int, told: Told, state_from: str = "memory") -> None:
-        environment = os.environ | {
-            "NEMESIS_AGENT": str(self._folder / "agent.sock"),
-            "NEMESIS_RANK": str(number),
-            "NEMESIS_JOB": self._launch.job,
-            "NEMESIS_HOST": self._launch.host,
-            "NEMESIS_STATE_FROM": state_from,
-            "NEMESIS_TAP": str(self._tap_path(number)),
-            "TORCH_FR_BUFFER_SIZE": "2000",
-            "RANK": str(number),
-            "LOCAL_RANK": str(self._launch.ranks.index(number)),
-            "WORLD_SIZE": str(self._launch.world),
-            "LOCAL_WORLD_SIZE": str(len(self._launch.ranks)),
-        }
+        environment = (
+            os.environ
+            | dict(self._launch.environment)
+            | {
+                "NEMESIS_AGENT": str(self._folder / "agent.sock"),
+                "NEMESIS_RANK": str(number),
+                "NEMESIS_JOB": self._launch.job,
+                "NEMESIS_HOST": self._launch.host,
+                "NEMESIS_STATE_FROM": state_from,
+                "NEMESIS_TAP": str(self._tap_path(number)),
+                "TORCH_FR_BUFFER_SIZE": "2000",
+                "RANK": str(number),
+                "LOCAL_RANK": str(self._launch.ranks.index(number)),
+                "WORLD_SIZE": str(self._launch.world),
+                "LOCAL_WORLD_SIZE": str(len(self._launch.ranks)),
+            }
+        )
         self._tap_path(number).unlink(missing_ok=True)
         child = started(self._launch.command, environment, self._folder / f"rank_{number}.log")
         rank = Rank(number, child.pid, epoch, self._on_end, child)
@@ -330,29 +343,26 @@ class Agent:
             job=self._launch.job if rows else "",
         )
 
-    async def _open_store(self) -> str:
-        """The store of an earlier life where it still serves, else a new one."""
-        known = self._folder / "store"
-        if known.exists():
-            with suppress(OSError, ValueError):
-                host, port = known.read_text().split(":")
-                _, writer = await asyncio.open_connection(host, int(port))
-                writer.close()
-                return f"{host}:{port}"
-        host = self._launch.host
-        process = subprocess.Popen(
-            [self._python, "-m", "nemesis.training.store", host, str(self._folder / "agent.lock")],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
-        assert process.stdout is not None
-        async with asyncio.timeout(STORE_S):
-            port = (await asyncio.to_thread(process.stdout.readline)).decode().strip()
-        replace_file(known, f"{host}:{port}".encode())
-        return f"{host}:{port}"
-
     def end(self) -> None:
-        """Let no rank run on: the job is over, or was never to be."""
+        """The job is over, or never to be: let nothing of it run on."""
         for rank in self._ranks.values():
             rank.fence()
+        if self._store is not None:
+            self._store.end()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file; the kernel lets go of it whatever becomes of us.
+
+    Raises:
+        AgentRunningError: somebody else holds it.
+    """
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise AgentRunningError(
+                f"an agent runs in {path.parent} already", hint="one agent a node and job"
+            ) from error
+        yield

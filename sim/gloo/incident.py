@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from nemesis.producers.recorder_tap import read_recorder
 from nemesis.schemas.errors import NemesisError
 from nemesis.sim.gloo import rank as rank_program
 from nemesis.sim.gloo.rank import GOOD_STEPS, WORLD
-from nemesis.producers.recorder_tap import read_recorder
 
 FAULTS: Final = ("kill", "stop", "slow", "skip", "operation", "size", "order")
 START_S: Final = 120.0  # torch alone takes seconds to import, four of them on a busy machine more

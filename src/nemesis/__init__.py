@@ -16,6 +16,6 @@ def attach(*things: "Stateful", seed: int = 0) -> "Hook":
     """
     import importlib
 
-    hook = importlib.import_module("nemesis.training.hook")
-    attached: Hook = hook.attach(importlib.import_module("torch"), things, seed=seed)
+    module = importlib.import_module("nemesis.training.attach")
+    attached: Hook = module.attach(importlib.import_module("torch"), things, seed=seed)
     return attached

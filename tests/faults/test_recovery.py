@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from nats.aio.msg import Msg
 
+from nemesis.actors.node_link import Link
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.done import AttemptCompleted, AttemptStarted
 from nemesis.schemas.facts import Fact
@@ -23,7 +24,6 @@ from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.sim.agent import Done, read_journal
 from nemesis.sim.cell import Options, RunningCell, running_cell
 from nemesis.sim.faults.scenario import Scenario
-from nemesis.actors.node_link import Link
 from nemesis.sim.run import Outcome, judge
 from nemesis.sim.topology.cluster_file import load_cluster
 from tests.planned import planned

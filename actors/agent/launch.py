@@ -1,0 +1,22 @@
+"""What an agent is to run on its node, and as what."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Launch(msgspec.Struct, kw_only=True, frozen=True):
+    """The node's part of a job."""
+
+    node: str
+    job: str
+    ranks: tuple[int, ...]
+    """Of this node, by the submission."""
+    world: int
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = {}
+    """Besides the agent's own."""
+    host: str = "127.0.0.1"
+    """By which address other nodes reach this one."""
+    store: str = ""
+    """`host:port` where the first membership meets; "": the agent's own store."""

@@ -1,0 +1,99 @@
+"""A real job loses a rank and goes on: real processes, a real server, decisions from the log."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
+from tests.training.cell import TrainingCell, training_cell
+
+STEPS = 30
+FATAL_STEP = 12
+OVER_S = 90.0
+
+
+@cache
+def with_torch() -> str:
+    """An interpreter that can import torch, named in NEMESIS_TORCH_PYTHON or this one."""
+    return os.environ.get("NEMESIS_TORCH_PYTHON", sys.executable)
+
+
+@pytest.fixture(autouse=True)
+def _torch_is_there() -> None:
+    found = subprocess.run([with_torch(), "-c", "import torch"], capture_output=True, check=False)
+    if found.returncode:
+        pytest.skip("no torch: pip install 'nemesis-gpu[train]'")
+
+
+def reference(folder: Path, rest: tuple[int, ...]) -> dict[int, list[str]]:
+    """Lines of each rank of a run in which nothing fails and the others left by themselves."""
+    store = folder / "reference"
+    ranks = [
+        subprocess.Popen(
+            [
+                with_torch(),
+                "-m",
+                "tests.training.reference",
+                str(rank),
+                str(store),
+                str(STEPS),
+                str(FATAL_STEP),
+                ",".join(map(str, rest)),
+            ],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(["src", "."])},
+        )
+        for rank in range(4)
+    ]
+    assert [each.wait(timeout=OVER_S) for each in ranks] == [0, 0, 0, 0]
+    return {rank: Path(f"{store}.rank_{rank}.txt").read_text().splitlines() for rank in range(4)}
+
+
+async def _trained(folder: Path, fate: str) -> tuple[dict[int, list[str]], list[Any]]:
+    environment = {"STEPS": str(STEPS), "FATE": fate}
+    async with training_cell(folder, with_torch(), environment=environment) as cell:
+        await cell.until_over(OVER_S)
+        events = [fact.data for fact in await cell.events()]
+        return {rank: cell.told(rank) for rank in range(4)}, events
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_killed_rank_costs_no_step_and_the_rest_trains_on_as_if_it_had_left(
+    victim: int, tmp_path: Path
+) -> None:
+    told, events = asyncio.run(_trained(tmp_path, f"SIGKILL:{victim}@{FATAL_STEP}"))
+    rest = tuple(rank for rank in range(4) if rank != victim)
+    expected = reference(tmp_path, rest)
+    for rank in rest:
+        assert told[rank] == expected[rank]
+    hold = next(each for each in events if isinstance(each, QuiesceDecided))
+    recovery = next(each for each in events if isinstance(each, RecoveryDecided))
+    assert (hold.dead_ranks, recovery.action) == ((victim,), "shrink")
+    assert recovery.removed_ranks == (victim,)
+
+
+@pytest.mark.timeout(300)
+def test_with_the_healer_stopped_nobody_goes_on(tmp_path: Path) -> None:
+    async def run() -> list[int]:
+        environment = {"STEPS": str(STEPS), "FATE": f"SIGKILL:1@{FATAL_STEP}"}
+        async with training_cell(
+            tmp_path, with_torch(), environment=environment, without=["healer"]
+        ) as cell:
+            await _until_step(cell, FATAL_STEP)
+            await asyncio.sleep(2.0)
+            return [len(cell.told(rank)) for rank in range(4)]
+
+    counts = asyncio.run(run())
+    assert max(counts) <= FATAL_STEP
+
+
+async def _until_step(cell: TrainingCell, step: int) -> None:
+    async with asyncio.timeout(OVER_S):
+        while len(cell.told(1)) < step:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)

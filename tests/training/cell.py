@@ -1,0 +1,163 @@
+"""A real cell with real ranks: server, processors, job actor, an agent a node and its ranks."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nemesis.actors.agent.agent import Agent
+from nemesis.actors.agent.launch import Launch
+from nemesis.actors.node_link import Link
+from nemesis.processors.catalogue import CATALOGUE
+from nemesis.schemas.facts import Fact, encode_observation
+from nemesis.schemas.operated import JobSubmitted, Operation, PolicyApplied, ProcessorActivated
+from nemesis.schemas.policy import Policy
+from nemesis.sim.events import fact_of
+from nemesis.sim.operator import publish
+from nemesis.streams import crew, ticker
+from nemesis.streams.credentials import seed_path
+from nemesis.streams.log import Log
+from nemesis.streams.provision import Limits
+from nemesis.streams.server import Server
+from nemesis.streams.side_by_side import background
+from nemesis.streams.supervisor import Supervisor
+
+JOB: Final = "llama"
+POLICY: Final = Policy(
+    mode="act",
+    playbooks={"unknown": ("shrink", "restart_job"), "app.program": ("shrink", "restart_job")},
+)
+LIMITS: Final = Limits(log_bytes=2**30, store_bytes=2**26)
+READY_S: Final = 60.0
+
+
+class TrainingCell(msgspec.Struct, kw_only=True):
+    """What runs."""
+
+    log: Log
+    agents: list[Agent]
+    folder: Path
+
+    async def events(self) -> list[Fact]:
+        """Every fact of the log but telemetry, oldest first."""
+        last = (await self.log.bounds()).last_seq
+        found = [fact_of(record, 0) async for record in self.log.read_range(1, last)]
+        return [fact for fact in found if fact is not None]
+
+    async def until_over(self, timeout_s: float) -> None:
+        """Wait until every rank has ended."""
+        async with asyncio.timeout(timeout_s):
+            while any(each.is_busy for each in self.agents):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    def told(self, rank: int) -> list[str]:
+        """What the loop of a rank wrote, a line a step."""
+        path = self.folder / f"rank_{rank}.txt"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+@asynccontextmanager
+async def training_cell(
+    folder: Path,
+    python: str,
+    *,
+    nodes: int = 1,
+    ranks_per_node: int = 4,
+    environment: dict[str, str],
+    without: Sequence[str] = (),
+) -> AsyncIterator[TrainingCell]:
+    """Everything up and the ranks on their way; at the end nothing of it is left."""
+    names = [f"n{at:03d}" for at in range(nodes)]
+    world = nodes * ranks_per_node
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        roles = [f"node/{name}" for name in names]
+        server = await enter(
+            Server("train", folder=folder / "cell", roles=roles, limits=LIMITS, empty=True)
+        )
+        reader = await enter(await server.connect("reader"))
+        await _set_up(server, names, ranks_per_node)
+        processors = sorted(set(CATALOGUE) - set(without))
+        await enter(
+            Supervisor(
+                crew.commands(
+                    server,
+                    processors,
+                    cell=server.cell,
+                    copies=1,
+                    job_actor="job_actor" not in without,
+                    archivist=False,
+                )
+            )
+        )
+        await crew.until_started(reader, processors, from_seq=1, timeout_s=READY_S)
+        await enter(crew.clockwork(server, time.time_ns, lambda alarm: None))
+        agents: list[Agent] = []
+        for at, name in enumerate(names):
+            launch = Launch(
+                node=name,
+                job=JOB,
+                ranks=tuple(range(at * ranks_per_node, (at + 1) * ranks_per_node)),
+                world=world,
+                command=(python, "-m", "tests.training.loop"),
+                environment={
+                    "OUT": str(folder),
+                    "PYTHONPATH": os.pathsep.join(["src", "."]),
+                    **environment,
+                },
+                store=agents[0].store if agents else "",
+            )
+            agent = Agent(launch, folder / name, boot_id=f"boot-of-{name}", python=python)
+            link = Link(
+                partial(agents.__getitem__, at),
+                url=server.url,
+                seed_path=seed_path(server.credentials_folder, f"node/{name}"),
+                spool_path=folder / name / "spool",
+                now_ns=time.time_ns,
+            )
+            agent.on_news = link.wake
+            stack.callback(agent.end)
+            agents.append(agent)
+            await enter(background(agent.run(), link.run()))
+            async with asyncio.timeout(READY_S):
+                while not agent.store:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+        yield TrainingCell(log=reader, agents=agents, folder=folder)
+
+
+async def _set_up(server: Server, names: list[str], ranks_per_node: int) -> None:
+    now_ns = time.time_ns()
+    async with await server.connect("ticker") as log:
+        await log.publish(ticker.TICK_SUBJECT, encode_observation(ticker.tick_of(now_ns)))
+    why = "a test"
+    acts: list[tuple[Operation, str]] = [
+        (
+            PolicyApplied(
+                at_ns=now_ns, by=why, reason=why, policy=msgspec.Raw(msgspec.json.encode(POLICY))
+            ),
+            "policy",
+        )
+    ]
+    for name, versions in sorted(CATALOGUE.items()):
+        version = max(versions)
+        acts.append(
+            (ProcessorActivated(at_ns=now_ns, by=why, reason=why, name=name, version=version), name)
+        )
+    submitted = JobSubmitted(
+        at_ns=now_ns,
+        by=why,
+        reason=why,
+        job=JOB,
+        nodes=tuple(names),
+        ranks_per_node=ranks_per_node,
+        world_min=1,
+    )
+    acts.append((submitted, JOB))
+    async with await server.connect("operator") as log:
+        await publish(log, acts, now_ns)

@@ -1,0 +1,63 @@
+"""The loop that tests train: a small network on fixed numbers, four lines of it the hook's.
+
+Run by an interpreter that has torch. Environment: OUT, a folder; STEPS; FATE `KIND:RANK@STEP`, what
+befalls whom before its reduction of that step. Appends one line a step: number, members, the loss
+and the samples' sum, exactly.
+"""
+
+import importlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import nemesis
+
+torch: Any = importlib.import_module("torch")
+
+LENGTH, WIDTH, BATCH, SEED = 512, 16, 4, 5
+
+
+def parts() -> tuple[Any, Any, Any, Any]:
+    """Network, optimizer, samples and what is to be learnt of them; equal in every process."""
+    torch.set_num_threads(1)
+    torch.manual_seed(SEED)
+    model = torch.nn.Sequential(torch.nn.Linear(WIDTH, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    data = torch.randn(LENGTH, WIDTH)
+    return model, optimizer, data, data.sum(1, keepdim=True).tanh()
+
+
+def checksum(model: Any) -> str:
+    """Of all parameters, to the last bit."""
+    return float(sum(each.detach().double().sum() for each in model.parameters())).hex()
+
+
+def main() -> None:
+    """Train to the end."""
+    out, last = Path(os.environ["OUT"]), int(os.environ["STEPS"])
+    rank = int(os.environ["RANK"])
+    fate, _, when = os.environ.get("FATE", "").partition("@")
+    kind, _, whom = fate.partition(":")
+    model, optimizer, data, wanted = parts()
+    hook = nemesis.attach(model, optimizer, seed=SEED)
+    told = (out / f"rank_{rank}.txt").open("a", buffering=1)
+    while hook.steps_count < last:
+        with hook.step() as step:
+            ids = step.samples(LENGTH, BATCH)
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(model(data[list(ids)]), wanted[list(ids)])
+            loss.backward()
+            if kind and rank == int(whom) and hook.steps_count == int(when):
+                os.kill(os.getpid(), getattr(signal, kind))
+            step.average(model.parameters())
+            optimizer.step()
+            members = ",".join(map(str, hook.members))
+            told.write(
+                f"{hook.steps_count} {members} {float(loss.detach()).hex()} {sum(ids)}"
+                f" {checksum(model)}\n"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -18,11 +18,11 @@ import msgspec
 
 import nemesis
 from nemesis.schemas.errors import NemesisError
-from nemesis.sim.offline import START_NS, run_offline
-from nemesis.sim.params import DEFAULT, load_params
+from nemesis.sim.offline import START_NS, OfflineRun, run_offline
+from nemesis.sim.params import DEFAULT, Params, load_params
 from nemesis.sim.recorded import write_recording
 from nemesis.sim.truth.defects import told
-from nemesis.sim.truth.drawn import draw
+from nemesis.sim.truth.drawn import Drawn, draw
 from nemesis.sim.truth.ledger_file import SUFFIX, opening, write_ledger
 from nemesis.sim.truth.scored import ScoredRun, scored
 from nemesis.sim.truth.suites import Suite
@@ -90,17 +90,7 @@ def run_seed(options: Options, seed: int) -> ScoredRun:
         with suppress(msgspec.DecodeError):  # a disk that was full: it is run again
             return msgspec.json.decode(_read(path), type=ScoredRun)
     params = options.suite.assumed(load_params(options.params))
-    drawn = draw(options.suite, seed, params)
-    with tempfile.TemporaryDirectory() as plans:
-        run = run_offline(
-            drawn.cluster,
-            drawn.scenario,
-            seed=seed,
-            folder=Path(plans),
-            quantum_ns=QUANTUM_NS,
-            defects=drawn.defects,
-            weigh=params,
-        )
+    drawn, run = run_drawn(options.suite, seed, params)
     ledger = run.ledger(
         opening(
             drawn.cluster,
@@ -118,6 +108,22 @@ def run_seed(options: Options, seed: int) -> ScoredRun:
     result = scored(ledger, run.facts)
     replace_file(path, msgspec.json.encode(result))
     return result
+
+
+def run_drawn(suite: Suite, seed: int, params: Params) -> tuple[Drawn, OfflineRun]:
+    """What a suite draws by a seed, and its run; `params` as the suite assumes them."""
+    drawn = draw(suite, seed, params)
+    with tempfile.TemporaryDirectory() as plans:
+        run = run_offline(
+            drawn.cluster,
+            drawn.scenario,
+            seed=seed,
+            folder=Path(plans),
+            quantum_ns=QUANTUM_NS,
+            defects=drawn.defects,
+            weigh=params,
+        )
+    return drawn, run
 
 
 def _read(path: Path) -> bytes:

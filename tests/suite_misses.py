@@ -10,7 +10,6 @@ holds are read and not run again, so name another file after a change of code.
 import argparse
 import os
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -20,10 +19,9 @@ from typing import Final
 import msgspec
 
 from nemesis.schemas.inferred import FaultAttributed
-from nemesis.sim.offline import START_NS, run_offline
+from nemesis.sim.offline import START_NS
 from nemesis.sim.params import load_params
-from nemesis.sim.suite import QUANTUM_NS
-from nemesis.sim.truth.drawn import draw
+from nemesis.sim.suite import run_drawn
 from nemesis.sim.truth.ledger import FaultInjected
 from nemesis.sim.truth.report import outcome_of
 from nemesis.sim.truth.score import FaultScore
@@ -76,18 +74,7 @@ def told(fault: FaultInjected) -> list[str]:
 def run(name: str, seed: int) -> Run:
     """One run of today's processors."""
     suite = suite_named(name)
-    params = suite.assumed(load_params())
-    drawn = draw(suite, seed, params)
-    with tempfile.TemporaryDirectory() as folder:
-        found = run_offline(
-            drawn.cluster,
-            drawn.scenario,
-            seed=seed,
-            folder=Path(folder),
-            quantum_ns=QUANTUM_NS,
-            defects=drawn.defects,
-            weigh=params,
-        )
+    drawn, found = run_drawn(suite, seed, suite.assumed(load_params()))
     injected = [each for each in found.truths if isinstance(each, FaultInjected)]
     words: dict[str, str] = {}
     for fact in found.facts:

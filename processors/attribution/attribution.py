@@ -154,6 +154,7 @@ class Attribution:
         state.log_time_ns = fact.log_time_ns  # that of the samples too: a tick would have read them
         if fact.kind == "device_state":
             state.device_states.take(fact)
+            state.lost_ways.take_states(fact, state.inventory)
             trained = state.nvlinks.risen(fact)
             if trained:
                 self._read_samples()
@@ -163,6 +164,7 @@ class Attribution:
                 self._read_samples()
                 state.links.take_losses(fact, losses, state.inventory)
             return
+        state.lost_ways.take_fabric(fact)
         changed = [each for each in (state.links, state.pauses) if not each.take_quiet(fact)]
         if changed:
             self._read_samples()
@@ -223,6 +225,7 @@ class Attribution:
         nics = stacked([fact for fact in facts if not fact.late], nic_block)
         state.links.take_samples(nics, state.inventory)
         state.pauses.take_samples(nics, state.inventory)
+        state.resends.take(nics, state.inventory)
         for fact in facts:
             if state.steps.is_watched(fact.data.job) and not fact.late:
                 state.slowness.take(fact)
@@ -301,9 +304,11 @@ class Attribution:
         for held in state.hold_back.due(now_ns):
             placing.place(state, held)
         placing.place_stuck(state, self._settings.stall_ns)
+        placing.place_faulted(state)
         placing.place_silence(state, fact)
         placing.place_links(state)
         placing.place_trunks(state)
+        placing.place_ways(state)
         placing.place_pauses(state)
         placing.place_clients(state)
         placing.place_slow(state)

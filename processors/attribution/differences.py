@@ -3,8 +3,10 @@
 Why: one NIC with another MTU slows a whole job, one node with another release of NCCL hangs it, and
 neither prints an error of its own. How: settings are compared over all components of one kind; one
 that differs while all others agree, four at least, is odd. An odd setting blames nothing by itself:
-only if a job that uses it stands still or became a tenth slower. A clock that follows no time
-server is told of by itself: that is what the setting says.
+only if a job that uses it stands still or became a tenth slower, if its NIC sends again what was
+lost, or at once if something there says that it failed. One under which a job got on well for a
+minute is acquitted. A clock that follows no time server is told of by itself: that is what the
+setting says.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +14,7 @@ from functools import cached_property
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import CONFIGURED, Finding, Proof
@@ -22,6 +25,8 @@ from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import RuledOut
 
 OTHERS_MIN: Final = 4
+# ten steps of most jobs: what a setting does to a job it does to each step
+PROVEN_NS: Final = 60_000_000_000
 KINDS_MAX: Final = 4096
 _NIC_NAMES: Final = frozenset({"mtu", "roce_gid_index", "pfc_priorities", "roce_mode", "ecn"})
 _OF_ALL_NICS: Final = "nics."
@@ -49,6 +54,25 @@ class Odd(msgspec.Struct, frozen=True, array_like=True):
     value: str
     common: str
     proof: Proof
+    at_ns: int = 0
+    """When it was read, by its node's clock."""
+    read_ns: int = 0
+    """Log time of it."""
+
+    @property
+    def key(self) -> str:
+        """The same as long as it is about the same setting of the same thing."""
+        return f"{self.component} {self.name}"
+
+    @property
+    def is_clock(self) -> bool:
+        """Whether it says that a clock follows no time server."""
+        return (self.name, self.value) == _CLOCK
+
+    @property
+    def node(self) -> str:
+        """Where it is set so, "" if that is no node's."""
+        return components.node_of(self.component) or ""
 
 
 class Differences(msgspec.Struct, dict=True):
@@ -57,6 +81,8 @@ class Differences(msgspec.Struct, dict=True):
     values: dict[str, dict[str, tuple[str, Proof]]] = {}
     """`kind name` to {component: (value, its fact)}."""
     odd: dict[str, Odd] = {}
+    acquitted: dict[str, str] = {}
+    """The value of odd settings under which a job got on well."""
 
     def take(self, fact: Fact) -> None:
         """A setting was read."""
@@ -85,11 +111,22 @@ class Differences(msgspec.Struct, dict=True):
         if (name, data.value) == _CLOCK:
             odd = (data.component, "a time server")
         if odd is not None:
-            component, common = odd
-            value, proof = known[component]
-            says = f"{name} of {component} is {value}, of others {common}"
-            proof = Proof(proof.fact, proof.seq, says)
-            self.odd[f"{component} {name}"] = Odd(component, name, value, common, proof)
+            self._keep(fact, name, known, odd)
+
+    def _keep(
+        self,
+        fact: Fact,
+        name: str,
+        known: Mapping[str, tuple[str, Proof]],
+        odd: tuple[str, str],
+    ) -> None:
+        """One component differs, unless a job got on well with it."""
+        component, common = odd
+        value, proof = known[component]
+        proof = replace(proof, says=f"{name} of {component} is {value}, of others {common}")
+        each = Odd(component, name, value, common, proof, fact.at_ns, fact.log_time_ns)
+        if self.acquitted.get(each.key) != value:
+            self.odd[each.key] = each
 
     @cached_property
     def _holders(self) -> dict[str, Holders]:
@@ -105,17 +142,24 @@ class Differences(msgspec.Struct, dict=True):
         return holders
 
     def judge(
-        self, inventory: Inventory, suffers: Callable[[str], bool]
+        self,
+        inventory: Inventory,
+        feels: Callable[[str, Odd], bool],
+        proves: Callable[[str, Odd], bool],
     ) -> list[tuple[str, str, Finding]]:
-        """(key, node, what an odd setting does to a job that suffers)."""
+        """(key, node, what an odd setting does to a job).
+
+        `feels`: whether a job suffers under it; `proves`: whether it got on well all the same.
+        """
         found: list[tuple[str, str, Finding]] = []
-        for key, odd in self.odd.items():
-            node = components.node_of(odd.component) or ""
-            jobs = dict.fromkeys(seat.job for seat in inventory.seats_on(node))
-            felt = next((job for job in jobs if suffers(job)), "")
-            is_clock = (odd.name, odd.value) == _CLOCK
-            if node and (felt or is_clock):
-                found.append((f"setting {key}", node, _finding(odd, node, felt)))
+        for key, odd in list(self.odd.items()):
+            jobs = list(dict.fromkeys(seat.job for seat in inventory.seats_on(odd.node)))
+            felt = next((job for job in jobs if feels(job, odd)), "")
+            if odd.node and (felt or odd.is_clock):
+                found.append((f"setting {key}", odd.node, _finding(odd, odd.node, felt)))
+            elif any(proves(job, odd) for job in jobs) and len(self.acquitted) < KINDS_MAX:
+                self.acquitted[key] = odd.value
+                del self.odd[key]
         return found
 
 

@@ -31,6 +31,9 @@ SIGTERM: Final = 15  # what a launcher sends to the rest
 # crash or kill of this very process: SIGILL, SIGBUS, SIGFPE, SIGKILL, SIGSEGV
 OWN_DEATH_SIGNALS: Final = frozenset({4, 7, 8, 9, 11})
 SHARED_SHARE_PPM: Final = 500_000  # more of a job than this dying at once share a cause
+# simulated: of ranks that left alone and of which nothing else was told, fewer than half were at
+# fault themselves; below the others a GPU or a memory module had failed (tests/calibrate.py)
+ALONE_PPM: Final = 400_000
 PROOFS_MAX: Final = 12
 CLOCK_ERROR_NS: Final = 10_000_000  # NTP within a site, where a producer states no error
 
@@ -60,13 +63,13 @@ def judge_exits(exits: Sequence[Exit], inventory: Inventory, steps: Steps) -> Fi
     if own and not (world and len(own) > 1 and len(own) * 1_000_000 > world * SHARED_SHARE_PPM):
         # SIGBUS is also how Linux tells a process of bad memory (mm/memory-failure.c)
         others = any(each.signal != SIGBUS for each in own)
-        return _blamed(job, own, exits, 900_000 if others else 600_000)
+        return _blamed(job, own, exits, 900_000 if others else ALONE_PPM)
     followed = [each for each in exits if steps.stood_still_before(job, each.at_ns, each.error_ns)]
     if len(followed) == len(exits):
         reason = f"{_count(exits)} of {job} gave up when it had stood still already"
         return replace(_abstained(reason, job, exits), provisional=True)
     if len(exits) == 1:
-        return _blamed(job, list(exits), exits, 600_000)
+        return _blamed(job, list(exits), exits, ALONE_PPM)
     codes = {(each.code, each.signal) for each in exits}
     first = _certainly_first(exits)
     if first is not None:

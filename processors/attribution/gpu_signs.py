@@ -76,7 +76,10 @@ def _keep(state: State, fact: Fact, support: Support) -> None:
     again = support.name in _AGAIN and any(
         each.component == support.component and each.name in _AGAIN for _, _, each in state.supports
     )
+    apart = incident is not None and support.name in _ALONE | _AGAIN and incident.is_of_network()
     if incident is not None and support.name in CAUSES and is_elsewhere(incident, node):
+        apart = True
+    if apart:
         incident = None
     if incident is None and not fact.late:
         incident = take_apart(state, node, support, fact.id)

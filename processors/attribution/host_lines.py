@@ -48,6 +48,8 @@ _RELOADED: Final = re.compile(
     r"\AReloading(?:\.(?:\.\.)?\s*\Z| requested from client PID| finished in)"
     r"|\bsystemctl (?:\S+ )?daemon-reload\b"
 )
+# nccl/src/init.cc: a rank that compares what all tell of themselves; it is seldom the odd one
+_RELEASE_MISMATCH: Final = "Mismatched NCCL version detected"
 _NODE_FAILED: Final = re.compile(
     r"[Nn]ode failure on ([\w.-]+)|Nodes? ([\w.-]+) not responding|"
     r"[Nn]ode[/ ]([\w.-]+) .*(?:NodeNotReady|status is now: NodeNotReady)"
@@ -95,6 +97,8 @@ def versions(text: str) -> LogMessage | None:
         driver = match[1] or match[3] or match["old"] or match["pair"]
         what = "nvidia-driver" if driver else "nvidia-fabricmanager" if match[2] else "nccl"
         return LogMessage("versions_differ", what=what)
+    if _RELEASE_MISMATCH in text:
+        return LogMessage("release_mismatch", what="nccl")
     return None
 
 

@@ -7,15 +7,17 @@ import msgspec
 from msgspec.structs import replace
 
 from nemesis.processors.attribution.findings import (
+    LINK_DOWN,
     MEMORY_CONTAINED,
     MEMORY_LOST,
+    UNEXPLAINED,
     Finding,
     Proof,
     is_same,
 )
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_messages import KernelMessage
-from nemesis.processors.attribution.kernel_rules import Role, role_of
+from nemesis.processors.attribution.kernel_rules import FALLOUT_XIDS, Role, role_of
 
 CLUES_MAX: Final = 64  # kernel messages kept of one incident; equal ones count once
 SUPPORTS_MAX: Final = 8
@@ -36,6 +38,11 @@ STEPS: Final = (100, 30, 10, 3)
 def step_of(count: int) -> int:
     """The largest of STEPS that a count has reached, 0 before the first."""
     return next((each for each in STEPS if count >= each), 0)
+
+
+_NETWORK: Final = frozenset({"network", "nic"})
+_WITHIN_NODE: Final = frozenset({"gpu", "nvlink", "app", "host"})
+"""What classes of faults begin with."""
 
 
 class Clue(msgspec.Struct, frozen=True, array_like=True):
@@ -71,6 +78,8 @@ class Silence(msgspec.Struct, frozen=True, array_like=True):
     nodes: tuple[str, ...]
     since_ns: int
     """Log time of the last fact from the first of them."""
+    due_ns: int
+    """Log time at which the last of them should have been heard again."""
     proof: Proof
     """The tick that found it."""
     domain: str = ""
@@ -150,13 +159,29 @@ class Incident(msgspec.Struct, kw_only=True):
         """Whether a message tells of a device that broke by itself beside those in here.
 
         A GPU that leaves the bus makes no other one lose memory and no NIC's firmware fail, nor the
-        other way round; several that break alike may share a cause, so they stay together.
+        other way round; several that break alike may share a cause, so they stay together. A
+        network that is lost breaks nothing within a node.
         """
+        if self.is_of_network() and _is_within_node(clue, role):
+            return True
         if not _breaks_alone(clue, role.level) or self.concerns(clue.node, clue.message.device):
             return False
         broken = [role_of(each.message) for each in self.clues if _breaks_alone(each, each.level)]
         return bool(broken) and all(
             each is not None and each.fault_class != role.fault_class for each in broken
+        )
+
+    def is_of_network(self) -> bool:
+        """Whether all that it proves is about NICs, links and switches."""
+        shown = [each for each in self.told.values() if each.level > UNEXPLAINED]
+        broken = (e for e in self.clues if e.level > LINK_DOWN and not _is_fallout(e))
+        kinds = {each.message.kind for each in broken}
+        others = self.silences or self.supports or (self.stuck and self.stuck.of_its_own)
+        return (
+            not others
+            and kinds <= {*LINK_KINDS, "nic_fatal"}
+            and bool(shown or "nic_fatal" in kinds)
+            and all(each.fault_class.partition(".")[0] in _NETWORK for each in shown)
         )
 
     def take_nodes(self, nodes: Sequence[str], now_ns: int) -> None:
@@ -270,6 +295,15 @@ class Incident(msgspec.Struct, kw_only=True):
 def _breaks_alone(clue: Clue, level: int) -> bool:
     """Whether a message says that a device failed which no other device's failure explains."""
     return level >= MEMORY_LOST or clue.message.kind == "nic_fatal"
+
+
+def _is_within_node(clue: Clue, role: Role) -> bool:
+    """Whether a message is about a GPU, memory or a program; not of processes that ended."""
+    return not _is_fallout(clue) and role.fault_class.partition(".")[0] in _WITHIN_NODE
+
+
+def _is_fallout(clue: Clue) -> bool:
+    return clue.message.kind == "xid" and clue.message.code in FALLOUT_XIDS
 
 
 def is_same_link(one: Clue, other: Clue) -> bool:

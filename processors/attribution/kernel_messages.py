@@ -138,6 +138,7 @@ _DRIVER_TROUBLE: Final[Mapping[str, str]] = {
     "NVIDIA probe routine failed": "the driver could not take up a GPU",
     "PCI I/O region assigned to your NVIDIA device is invalid": "a GPU has no address space",
 }
+DISK_FAILED: Final = "a disk failed a request"
 _TROUBLE: Final[Mapping[str, str]] = {
     "Kernel panic - not syncing": "the kernel stopped",
     "Machine Check Exception": "the processor reported a fatal machine check",
@@ -148,8 +149,8 @@ _TROUBLE: Final[Mapping[str, str]] = {
     " blocked for more than ": "a task made no progress for minutes",
     " segfault at ": "a process crashed",
     " general protection fault ": "a process crashed",
-    "I/O error, dev nvme": "a disk failed a request",
-    "I/O error, dev sd": "a disk failed a request",
+    "I/O error, dev nvme": DISK_FAILED,
+    "I/O error, dev sd": DISK_FAILED,
 }
 """Lines that say that something failed, and not which part: kernel/hung_task.c, kernel/watchdog.c,
 drivers/firmware/efi/cper.c, arch/x86/mm/fault.c, block/blk-core.c, Lustre's ptlrpc/import.c."""

@@ -4,7 +4,8 @@ Why: NIC, cable and switch port fail alike, and a link that comes back within se
 case than one that stays away. How: an end that is down while the other end was polled later and is
 up is at fault; where both are down, errors that only the switch counted name its port; else the
 link as a whole is named, which says no more than is known. A single short loss is nothing; one that
-lasts, or comes again, is. Several links of one node or one switch share what failed.
+lasts, comes again, or comes with errors, is. Several links of one node or one switch share what
+failed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -54,8 +55,10 @@ def judge_links(
     """
     bad: list[Link] = []
     for link in links.by_nic.values():
-        if not (link.news or link.down_ns) or not inventory.seats_on(link.node):
-            link.news = False
+        if not inventory.seats_on(link.node):
+            link.pass_over()
+            continue
+        if not (link.news or link.down_ns):
             continue
         if _is_settled(link, links, now_ns, heard_ns.get(link.node, 0)):
             link.news = False
@@ -96,7 +99,14 @@ def _is_settled(link: Link, links: Links, now_ns: int, heard_ns: int) -> bool:
 
 
 def _is_bad(link: Link, now_ns: int) -> bool:
-    return bool(link.down_ns) or link.downs_count >= FLAPS_MIN or _has_errors(link, now_ns)
+    flaps = link.downs_count >= FLAPS_MIN or _is_torn(link)
+    return bool(link.down_ns) or flaps or _has_errors(link, now_ns)
+
+
+def _is_torn(link: Link) -> bool:
+    """Whether one loss came with more errors than a link may count in an hour."""
+    errors_count = max(link.near.errors_count, link.far.errors_count)
+    return bool(link.downs_count) and errors_count >= ERRORS_MIN
 
 
 def _has_errors(link: Link, now_ns: int) -> bool:

@@ -103,6 +103,11 @@ class Link(msgspec.Struct):
         if len(self.proofs) < PROOFS_MAX and all(each.says != says for each in self.proofs):
             self.proofs.append(Proof(fact.id, fact.seq, says))
 
+    def pass_over(self) -> None:
+        """No job used it: that it went down, as with a node that boots, is nothing to the next."""
+        self.near.downs_count = self.far.downs_count = 0
+        self.news = False
+
 
 class Links(msgspec.Struct):
     """The last reading of every NIC and port, and the links to which something happened."""

@@ -43,6 +43,7 @@ LogKind = Literal[
     "versions_differ",
     "devices_withdrawn",
     "units_reloaded",
+    "release_mismatch",
     "node_failed",
     "time_over",
     "died",

@@ -8,10 +8,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nemesis.processors.attribution.findings import PROGRAM_FAULT, STRAGGLER, Finding
+from nemesis.processors.attribution.differences import PROVEN_NS, Odd
+from nemesis.processors.attribution.findings import PROGRAM_FAULT, STRAGGLER, Finding, Proof
 from nemesis.processors.attribution.gpu_signs import gather
 from nemesis.processors.attribution.holdback import Held
 from nemesis.processors.attribution.incidents import SERVER_SILENT, SLOW, Clue, Exit, Incident
+from nemesis.processors.attribution.kernel_messages import DISK_FAILED
 from nemesis.processors.attribution.kernel_rules import FALLOUT_XIDS, role_of
 from nemesis.processors.attribution.link_findings import judge_links
 from nemesis.processors.attribution.open_incidents import QUIET_NS
@@ -19,6 +21,7 @@ from nemesis.processors.attribution.own_ends import has_own_cause, is_elsewhere
 from nemesis.processors.attribution.pauses import KEY, judge_pauses
 from nemesis.processors.attribution.slow_findings import judge_slowness
 from nemesis.processors.attribution.state import State
+from nemesis.schemas import components
 from nemesis.schemas.facts import Fact
 
 SAMPLED_NS: Final = 5_000_000_000  # a poll shows what happened up to a period ago
@@ -141,6 +144,29 @@ def place_stuck(state: State, stall_ns: int) -> None:
             incident.take_nodes(nodes, now_ns)
 
 
+def place_faulted(state: State) -> None:
+    """Ranks whose GPU's driver tells of their program, and whose recorder shows them behind.
+
+    Either alone may mean somebody else's process, or a long save; together they are one rank.
+    """
+    now_ns = state.log_time_ns
+    for incident in state.incidents.open_ones:
+        if incident.recovered or incident.stuck is not None:
+            continue
+        for clue in incident.clues:
+            if clue.message.kind != "xid" or clue.level != PROGRAM_FAULT:
+                continue
+            for seat in state.inventory.seats_of(f"gpu/{clue.node}/{clue.message.device}"):
+                if state.steps.may_get_on(seat.job, now_ns):
+                    continue
+                finding = state.recorders.early(seat.job, now_ns)
+                if finding is not None and finding.culprits == (
+                    components.rank(seat.job, seat.rank),
+                ):
+                    incident.job, incident.stuck = seat.job, finding
+                    incident.take_nodes([clue.node], now_ns)
+
+
 def place_silence(state: State, tick: Fact) -> None:
     """Nodes that fell silent."""
     now_ns = state.log_time_ns
@@ -204,6 +230,24 @@ def place_trunks(state: State) -> None:
         _tell(state, incident, key, below, finding)
 
 
+def place_ways(state: State) -> None:
+    """Which two NICs do not reach each other."""
+    now_ns = state.log_time_ns
+    known = {each.component for each in state.differences.odd.values()}
+    known.update(nic for nic, link in state.links.by_nic.items() if link.down_ns)
+    for job in state.inventory.jobs:
+        said = state.reports.said_of(job)
+        found = state.lost_ways.judge(job, said, state.inventory, now_ns, without=known)
+        if found is None:
+            continue
+        nodes, finding = found
+        key = f"way {job}"
+        incident = state.incidents.about(key) or state.incidents.unexplained(
+            (job,), now_ns, state.inventory
+        )
+        _tell(state, incident, key, nodes, finding)
+
+
 def place_pauses(state: State) -> None:
     """Who holds the others back by pause frames."""
     state.pauses.forget(state.log_time_ns)
@@ -237,6 +281,7 @@ def place_slow(state: State) -> None:
         now_ns,
         states=state.step_states,
         devices=state.device_states,
+        disks=_failing_disks(state),
     )
     for job, node, finding in found:
         key = f"{SLOW}{job} {node}"
@@ -248,6 +293,16 @@ def place_slow(state: State) -> None:
     state.slowness.forget([job for job in state.steps.jobs if not state.steps.is_watched(job)])
     by_node = {f"{SLOW}{each.job} {each.node}" for each in found}
     _end_slow(state, by_node | {f"{SLOW}{job}" for job in state.step_times.going_on()})
+
+
+def _failing_disks(state: State) -> dict[str, Proof]:
+    """Nodes whose kernel says that a disk failed requests, and where it does."""
+    return {
+        clue.node: replace(clue.proof, says=clue.message.label)
+        for incident in state.incidents.open_ones
+        for clue in incident.clues
+        if clue.message.label == DISK_FAILED and not incident.recovered
+    }
 
 
 def place_states(state: State) -> None:
@@ -262,8 +317,16 @@ def place_differences(state: State) -> None:
     now_ns = state.log_time_ns
     if not state.differences.odd:
         return
-    found = state.differences.judge(state.inventory, lambda job: state.steps.suffers(job, now_ns))
-    for key, node, finding in found:
+
+    def feels(job: str, odd: Odd) -> bool:
+        failed = state.reports.tell_of_failure(job, odd.node, odd.name, odd.at_ns)
+        lossy = state.resends.last(odd.component, now_ns)
+        return failed or lossy or state.steps.suffers(job, now_ns)
+
+    def proves(job: str, odd: Odd) -> bool:
+        return state.steps.has_got_on_since(job, odd.read_ns + PROVEN_NS)
+
+    for key, node, finding in state.differences.judge(state.inventory, feels, proves):
         incident = state.incidents.about(key)
         if incident is None:
             incident = state.incidents.of_nodes((node,), now_ns)

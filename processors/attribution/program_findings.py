@@ -40,6 +40,7 @@ _PROGRAM_ERRORS: Final = (
 )
 # these stay with a process once they happened; the others are of the very call that reports them
 _STICKY: Final = ("illegal memory access", "device-side assert", "misaligned address")
+_ASSERTED: Final = "device-side assert"
 _MEMORY_SPENT: Final = ("out of memory",)
 _ECC: Final = ("uncorrectable ecc error",)
 _NVLINK: Final = ("nvlink error",)
@@ -173,15 +174,17 @@ def _cuda_program(told: Told) -> Finding | None:
     if not errors:
         return None
     what = shown(sorted({each.message.what for each in errors}), 2)
-    # one GPU may have made it up; GPUs of several nodes do not at once
+    # one GPU may have made it up; GPUs of several nodes do not at once, nor does one fail a check
+    # that the program itself makes in its kernels
     several = len({each.node for each in errors if each.rank >= 0}) > 1
+    named = several or all(_ASSERTED in each.message.what for each in errors)
     return Finding(
-        verdict="attributed" if several else "class-only",
+        verdict="attributed" if named else "class-only",
         fault_class="app.program",
         reason=f"{told.job} did what CUDA does not allow: {what}",
-        confidence_ppm=800_000 if several else 700_000,
+        confidence_ppm=800_000 if named else 700_000,
         level=PROGRAM_FAULT - 1,
-        culprits=(f"program/{told.job}",) if several else (),
+        culprits=(f"program/{told.job}",) if named else (),
         proofs=proofs(errors, "an error that programs make"),
         jobs=(told.job,),
         missing=("where it happens: CUDA_LAUNCH_BLOCKING=1, compute-sanitizer",),
@@ -205,7 +208,7 @@ def _gpu_memory(told: Told) -> Finding | None:
         fault_class="app.oom",
         reason=f"{told.job} asked for more GPU memory than there is",
         confidence_ppm=850_000,
-        level=OUT_OF_MEMORY + 1,
+        level=PROGRAM_FAULT - 1,  # a rank that ends so says why
         culprits=(f"program/{told.job}",),
         proofs=proofs(errors, "an allocation on the GPU failed"),
     )

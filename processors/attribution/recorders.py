@@ -86,6 +86,14 @@ class Recorders(msgspec.Struct):
                 found.append((job, _waiting_since(recorders.seen.values())))
         return [(job, since_ns) for job, since_ns in found if since_ns]
 
+    def early(self, job: str, now_ns: int) -> Finding | None:
+        """What the recorders of a job prove that is known to stand, before a hang is sure: to be
+        believed only where something else says the same."""
+        recorders = self.jobs.get(job)
+        if recorders is None or now_ns - recorders.changed_ns < GATHER_NS:
+            return None
+        return judge_collectives(job, recorders.seen)
+
     def judge(
         self, now_ns: int, stall_ns: int, inventory: Inventory, steps: Steps
     ) -> list[tuple[str, Finding | None, list[str]]]:

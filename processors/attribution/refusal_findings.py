@@ -26,12 +26,25 @@ OTHERS_MIN: Final = 2
 _RELEASE: Final = "release."
 _OF_A_COMMUNICATOR: Final = frozenset({"nccl", "plugin", "aws-ofi-nccl", "hpc-x", "hpcx", "ucx"})
 """What must be of one release in all of its processes; others may differ and mostly work."""
-_FAILED: Final = ("timeout", "follower", "trouble", "connect_failed", "peer_closed", "completion")
+_FAILED: Final = (
+    "timeout",
+    "follower",
+    "trouble",
+    "connect_failed",
+    "peer_closed",
+    "completion",
+    "release_mismatch",
+)
 
 
 def judge_refusals(told: Told) -> list[Finding]:
     """What was refused, and releases that differ."""
-    found = [_memory_refused(told), _device_refused(told), _releases(told), *_tabled(told)]
+    found = [
+        _memory_refused(told),
+        _device_refused(told),
+        _releases(told) or _mismatch(told),
+        *_tabled(told),
+    ]
     return [each for each in found if each is not None]
 
 
@@ -90,6 +103,23 @@ def _releases(told: Told) -> Finding | None:
         culprits=names,
         proofs=proofs_of((e, f"{e.node} runs NCCL {e.message.what}") for e in by_node.values()),
         jobs=(told.job,),
+    )
+
+
+def _mismatch(told: Told) -> Finding | None:
+    """A rank found it out, and which of them is the odd one is not said."""
+    noticed = told.of("release_mismatch")
+    if not noticed:
+        return None
+    return Finding(
+        verdict="class-only",
+        fault_class="software.version",
+        reason=f"ranks of {told.job} are of different releases of NCCL",
+        confidence_ppm=650_000,
+        level=VERSION_DIFFERS,
+        proofs=proofs(noticed, "a rank compared its release with the others'"),
+        jobs=(told.job,),
+        missing=(wanted.RANKS_OUTPUT,),
     )
 
 

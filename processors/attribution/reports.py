@@ -21,6 +21,7 @@ SECOND_NS: Final = 1_000_000_000
 SETTLE_NS: Final = 2 * SECOND_NS  # ranks and hosts tell of one thing within a second or two
 WAIT_NS_MAX: Final = 10 * SECOND_NS  # a job that talks without end is judged all the same
 FORGET_NS: Final = 600 * SECOND_NS
+CLOCK_ERROR_NS: Final = SECOND_NS  # between nodes without a common time server
 SAID_MAX: Final = 2048
 ALIKE_MAX: Final = 8
 """Lines of one kind and process that are kept: more of the same say no more."""
@@ -29,6 +30,23 @@ COUNTERS_MAX: Final = 65_536
 TRIALS_MAX: Final = 4096
 STEPS_MAX: Final = 4096
 STACKS_MAX: Final = 4096
+_OF_FAILURE: Final = frozenset(
+    {
+        "completion",
+        "connect_failed",
+        "cuda_error",
+        "exception",
+        "p2p_disabled",
+        "queue_failed",
+        "registration_failed",
+        "registration_refused",
+        "release_mismatch",
+        "severe",
+        "shm_full",
+        "trouble",
+    }
+)
+"""What ranks print of what they were to do and could not."""
 
 
 class Said(msgspec.Struct, frozen=True, array_like=True):
@@ -187,6 +205,21 @@ class Reports(msgspec.Struct):
             )
         for each in news:
             each.judged = True
+
+    def said_of(self, job: str) -> list[Said]:
+        """Lines of a job."""
+        reports = self.jobs.get(job)
+        return reports.said if reports is not None else []
+
+    def tell_of_failure(self, job: str, node: str, name: str, since_ns: int) -> bool:
+        """Whether ranks of a node, or any with words about a setting, said since then that
+        something failed; by their clocks."""
+        return any(
+            each.at_ns >= since_ns - CLOCK_ERROR_NS
+            and each.message.kind in _OF_FAILURE
+            and (each.node == node or name in each.message.what.lower())
+            for each in self.said_of(job)
+        )
 
     def forget(self, now_ns: int) -> None:
         """Drop what nobody has added to for long."""

@@ -70,6 +70,12 @@ class Hearing(msgspec.Struct):
             if period_ns and period_ns != self.period_ns.get(fact.key, PERIOD_NS):
                 self.period_ns[fact.key] = period_ns
 
+    def _period_of(self, node: str) -> int:
+        """How often a node is polled; one that never was, as seldom as any other."""
+        if node in self.polled_ns:
+            return self.period_ns.get(node, PERIOD_NS)
+        return max(PERIOD_NS, *self.period_ns.values()) if self.period_ns else PERIOD_NS
+
     def spooled(self, node: str, log_time_ns: int) -> None:
         """The node was cut off from the log, not silent."""
         self.last_ns[node] = log_time_ns
@@ -121,7 +127,7 @@ class Hearing(msgspec.Struct):
         """How many are late, where so many at once say something about what they share; else 0."""
         late = gone = 0
         for node, last_ns in self.last_ns.items():
-            period_ns = self.period_ns.get(node, PERIOD_NS)
+            period_ns = self._period_of(node)
             silent_ns = now_ns - last_ns
             gone += silent_ns >= GONE_PERIODS * period_ns
             late += silent_ns >= LATE_PERIODS * period_ns
@@ -129,11 +135,14 @@ class Hearing(msgspec.Struct):
         return late if _are_many(late, len(self.last_ns) - gone) else 0
 
     def due_ns(self, node: str) -> int:
-        """When it should have been heard again: what it died of happened before."""
-        return self.last_ns.get(node, 0) + self.period_ns.get(node, PERIOD_NS)
+        """When it should have been heard again, at the latest: what it died of happened before.
+
+        Log time goes by whole seconds, so it was heard up to a second later than it says.
+        """
+        return self.last_ns.get(node, 0) + self._period_of(node) + SECOND_NS
 
     def _limit_ns(self, node: str) -> int:
-        return PERIODS * self.period_ns.get(node, PERIOD_NS)
+        return PERIODS * self._period_of(node)
 
     def _told(
         self, overdue: list[str], tick: Fact, inventory: Inventory, late_count: int
@@ -172,9 +181,9 @@ class Hearing(msgspec.Struct):
                 self._tell(each)
             silent_s = (tick.log_time_ns - last_ns) // SECOND_NS
             says = f"nothing from {', '.join(nodes[:8])} for {silent_s} s"
-            found.append(
-                Silence(nodes, last_ns, Proof(tick.id, tick.seq, says), domain if shared else "")
-            )
+            proof = Proof(tick.id, tick.seq, says)
+            due_ns = max(map(self.due_ns, nodes))
+            found.append(Silence(nodes, last_ns, due_ns, proof, domain if shared else ""))
         return found
 
     def _rack_with(self, node: str, tick: Fact, inventory: Inventory) -> list[str]:
@@ -184,7 +193,7 @@ class Hearing(msgspec.Struct):
         """
         members = inventory.rack_of(node)
         whole = len(members) > 1 and all(
-            each == node or self._fell_with(each, node, tick) for each in members
+            each == node or self._fell_with(each, node, tick, LATE_PERIODS) for each in members
         )
         return members if whole else []
 
@@ -208,14 +217,17 @@ class Hearing(msgspec.Struct):
             domains[first] = (f"switch/{first}", below) if large else (ALL_NODES, everybody)
         return domains[first]
 
-    def _fell_with(self, other: str, node: str, tick: Fact) -> bool:
-        """Whether another node was last heard about when this one was, and not since."""
+    def _fell_with(self, other: str, node: str, tick: Fact, periods: int = 1) -> bool:
+        """Whether another node was last heard about when this one was, and not since.
+
+        `periods`: how far apart they may be; with two, the last message of one was lost.
+        """
         if other not in self.last_ns:
             return False
-        period_ns = max(self.period_ns.get(other, PERIOD_NS), self.period_ns.get(node, PERIOD_NS))
+        period_ns = max(self._period_of(other), self._period_of(node))
         silent_ns = tick.log_time_ns - self.last_ns[other]
         apart_ns = abs(self.last_ns[other] - self.last_ns[node])
-        return apart_ns <= period_ns and silent_ns >= (PERIODS - 1) * period_ns
+        return apart_ns <= periods * period_ns and silent_ns >= (PERIODS - 1) * period_ns
 
 
 def _are_many(count: int, of_count: int) -> bool:

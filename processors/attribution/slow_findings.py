@@ -7,12 +7,12 @@ that other hosts of the job do not have, by the host. Without either, a rank tha
 told of and nobody blamed; one that was always slower is not even told of.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.device_states import DeviceStates
-from nemesis.processors.attribution.findings import STRAGGLER, UNEXPLAINED, Finding
+from nemesis.processors.attribution.findings import STRAGGLER, UNEXPLAINED, Finding, Proof
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.slowness import HOST_SAYS, LIMITS_PPM, NodeSlowness, Slowness
 from nemesis.processors.attribution.step_states import StepStates
@@ -46,8 +46,9 @@ def judge_slowness(
     *,
     states: StepStates,
     devices: DeviceStates,
+    disks: Mapping[str, Proof],
 ) -> list[SlowFinding]:
-    """What is known of every job's slow ranks, one finding a node."""
+    """What is known of every job's slow ranks, one a node; `disks`: nodes with failing ones."""
     found: list[SlowFinding] = []
     for job in sorted(steps.jobs):
         if not steps.is_watched(job):
@@ -62,6 +63,8 @@ def judge_slowness(
                 finding = _of_node(job, node, ranks, slowness, inventory)
             if finding is None:
                 finding = _narrow(job, node, ranks, devices, inventory)
+            if finding is None and node in disks:
+                finding = _on_disk(job, node, disks[node])
             if finding is None:
                 finding = _without_cause(job, node, ranks, len(by_node), now_ns)
             if finding is not None:
@@ -213,6 +216,20 @@ def _host(job: str, node: str, busy: Sequence[str], seen: NodeSlowness) -> Findi
         proofs=(seen.host_proof,),
         jobs=(job,),
         missing=(wanted.HOST_PROCESSES,),
+    )
+
+
+def _on_disk(job: str, node: str, proof: Proof) -> Finding:
+    return Finding(
+        verdict="attributed",
+        fault_class="straggler.host",
+        reason=f"on {node} {proof.says}, and {job} waits for its ranks there in every step",
+        confidence_ppm=800_000,
+        level=STRAGGLER,
+        culprits=(components.node(node),),
+        proofs=(proof,),
+        jobs=(job,),
+        missing=(wanted.HOST_PRESSURE,),
     )
 
 

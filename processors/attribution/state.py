@@ -13,12 +13,14 @@ from nemesis.processors.attribution.incidents import Support
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.link_losses import LinkLosses
 from nemesis.processors.attribution.links import Links
+from nemesis.processors.attribution.lost_ways import LostWays
 from nemesis.processors.attribution.nvlink_signs import NvlinkStates
 from nemesis.processors.attribution.open_incidents import Incidents
 from nemesis.processors.attribution.pauses import Pauses
 from nemesis.processors.attribution.recorders import Recorders
 from nemesis.processors.attribution.recoveries import Recoveries
 from nemesis.processors.attribution.reports import Reports
+from nemesis.processors.attribution.resends import Resends
 from nemesis.processors.attribution.silences import Hearing
 from nemesis.processors.attribution.slowness import Slowness
 from nemesis.processors.attribution.step_states import StepStates
@@ -41,6 +43,8 @@ class State(msgspec.Struct):
     links: Links = msgspec.field(default_factory=Links)
     link_losses: LinkLosses = msgspec.field(default_factory=LinkLosses)
     trunks: Trunks = msgspec.field(default_factory=Trunks)
+    resends: Resends = msgspec.field(default_factory=Resends)
+    lost_ways: LostWays = msgspec.field(default_factory=LostWays)
     pauses: Pauses = msgspec.field(default_factory=Pauses)
     steps: Steps = msgspec.field(default_factory=Steps)
     step_times: StepTimes = msgspec.field(default_factory=StepTimes)

@@ -174,23 +174,28 @@ def _take_nonfinite(job: JobStates, facts: list[Fact], table: Longs) -> None:
 
 
 def _compare(job: JobStates, places: JobPlaces) -> None:
-    """Whose checksum is not that of all its replicas, at the latest step that most told of."""
+    """Whose checksum is not that of all its replicas at one step; nodes tell of different ones."""
     step, checksum = np.frombuffer(job.step, np.int64), np.frombuffer(job.checksum, np.int64)
-    world = len(step)
-    latest = int(np.partition(step, world // 4)[world // 4])  # three of four are there or beyond
-    at = ((step == latest) & (checksum != ABSENT) & (checksum != 0)).nonzero()[0]
-    if latest == ABSENT or len(at) < REPLICAS_MIN or (checksum[at] == checksum[at[0]]).all():
+    at = ((step != ABSENT) & (checksum != ABSENT) & (checksum != 0)).nonzero()[0]
+    if len(at) < REPLICAS_MIN:
         return
     shard = places.shard_of(at)
-    for each in np.unique(shard).tolist():
-        own = at[shard == each]
+    at = at[np.lexsort((checksum[at], shard, step[at]))]
+    shard = places.shard_of(at)
+    begins = np.ones(len(at), np.bool_)
+    begins[1:] = (np.diff(step[at]) != 0) | (np.diff(shard) != 0)
+    first = begins.nonzero()[0]
+    last = np.append(first[1:], len(at)) - 1
+    differ = (checksum[at[first]] != checksum[at[last]]) & (last - first + 1 >= REPLICAS_MIN)
+    for low, high in zip(first[differ].tolist(), last[differ].tolist(), strict=True):
+        own = at[low : high + 1]
         values, counts = np.unique(checksum[own], return_counts=True)
-        if len(values) != 2 or len(own) < REPLICAS_MIN or int(counts.min()) != 1:
+        if len(values) != 2 or int(counts.min()) != 1:
             continue
         odd = int(own[checksum[own] == values[int(counts.argmin())]][0])
-        last, count = job.odd.get(odd, (ABSENT, 0))
-        if last != latest:
-            job.odd[odd] = (latest, count + 1)
+        seen, count = job.odd.get(odd, (ABSENT, 0))
+        if int(step[odd]) > seen:
+            job.odd[odd] = (int(step[odd]), count + 1)
             job.proofs.setdefault(odd, Proof("", 0, ""))
 
 

@@ -30,7 +30,6 @@ from nemesis.processors.attribution.incidents import SERVER_SILENT, Incident, Si
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_findings import judge_kernel
 from nemesis.processors.attribution.programs import weighed_program
-from nemesis.processors.attribution.silences import PERIOD_NS
 from nemesis.processors.attribution.steps import Steps
 from nemesis.schemas import components
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed, RuledOut
@@ -154,8 +153,8 @@ def _level(finding: Finding, killed_pids: set[int], nodes_left: set[str]) -> int
 def _is_outlived(silence: Silence, inventory: Inventory, steps: Steps) -> bool:
     """Whether a node with light on its links took part in a step after it was last heard."""
     seats = [seat for node in silence.nodes for seat in inventory.seats_on(node)]
-    due_ns = silence.since_ns + PERIOD_NS
-    return silence.has_light and any(steps.has_got_on_since(each.job, due_ns) for each in seats)
+    got_on = (steps.has_got_on_since(each.job, silence.due_ns) for each in seats)
+    return silence.has_light and any(got_on)
 
 
 def _silent(silences: Sequence[Silence], inventory: Inventory) -> Finding:

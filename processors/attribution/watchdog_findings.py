@@ -25,7 +25,6 @@ from nemesis.schemas import components
 
 FEW_SHARE: Final = 4  # more than a quarter of the ranks out of step: nobody knows which side is
 RANKS_MIN: Final = 3  # of two that differ nobody knows which one is wrong
-ODD_MAX: Final = 2  # ranks that call otherwise by a mistake; more of them are a group of their own
 # each rank may bring another size to these
 _UNEVEN: Final = frozenset(
     {"alltoall", "alltoall_base", "all_to_all", "send", "recv", "gather", "scatter", "coalesced"}
@@ -76,10 +75,10 @@ def _call(said: Said) -> tuple[str, str]:
 def _out_of_step(job: str, same: Sequence[Said], calls: Counter[tuple[str, str]]) -> Finding:
     usual, usual_count = calls.most_common(1)[0]
     odd = [each for each in same if _call(each) != usual]
-    # the lines name no group: those that are many or differ among themselves have one of their own
-    one_call = len(odd) <= ODD_MAX and len({_call(each) for each in odd}) == 1
+    # the lines name no group: two that call alike may be one of their own, as the first and the
+    # last stage of a pipeline are; one alone waits for nobody but those it differs from
     few = len(same) >= RANKS_MIN and len(odd) * FEW_SHARE <= len(same)
-    certain = few and one_call and usual_count > 1
+    certain = few and len(odd) == 1 and usual_count > 1
     ranks = sorted(each.rank for each in odd)
     reason = f"rank {shown(ranks)} of {job} called another operation or size than the others"
     if not certain:
@@ -93,6 +92,7 @@ def _out_of_step(job: str, same: Sequence[Said], calls: Counter[tuple[str, str]]
         level=CALLS_DIFFER,
         culprits=tuple(sorted(components.rank(job, rank) for rank in ranks)) if certain else (),
         victims=tuple(sorted(components.rank(job, e.rank) for e in others)) if certain else (),
+        provisional=certain,  # watchdogs of one hang fire apart, and the next may call alike
         proofs=proofs_of(
             [(e, f"rank {e.rank} called {_words(e)}") for e in odd]
             + [(e, f"rank {e.rank} called {_words(e)}, like most") for e in others[:2]]

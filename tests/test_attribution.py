@@ -213,11 +213,14 @@ def test_a_signal_is_read_however_it_is_told(fields: dict[str, Any]) -> None:
     assert "signal 9" in log.last.reason
 
 
-def test_a_rank_that_left_with_an_error_is_named_after_the_hold_back() -> None:
+def test_a_rank_that_left_alone_with_an_error_is_told_of_after_the_hold_back_and_not_named() -> (
+    None
+):
     log = cluster("n1", "n2")
     assert not log.exited(1, exit_code=1)
     log.tick(2)
-    assert culprits(log.last) == ["rank/llama/1"]
+    assert (log.last.verdict, culprits(log.last)) == ("class-only", [])
+    assert "rank/llama/1" in log.last.reason
 
 
 def test_a_rank_that_ended_well_is_no_symptom() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nemesis.schemas.observed import GroupDigest, OperationSeen, PortSeen
+from nemesis.schemas.observed import GroupDigest, LogLineWritten, OperationSeen, PortSeen
 from tests.attribution_log import SECOND_NS, Log, nic_block, step_block, wired, xid
 from tests.test_attribution import recovered
 
@@ -83,13 +83,14 @@ def test_a_link_that_is_down_explains_who_gave_up_meanwhile() -> None:
     assert "rank/llama/2" in job.log.last.victims
 
 
-def test_a_rank_that_aborts_in_the_midst_of_work_is_named_once_everybody_was_heard() -> None:
+def test_a_rank_that_aborts_in_the_midst_of_work_is_suspected_once_everybody_was_heard() -> None:
     for period_s in (1, 5):
         job = Job(period_s)
         job.run(20)
         job.log.exited(2, node="n2", pid=40_002, signal=ABORT)
         job.run(8, stands_still=True)
-        assert set(job.named) == {"rank/llama/2"}
+        assert not job.named
+        assert "rank/llama/2" in job.log.last.reason
 
 
 def test_a_rank_that_was_killed_is_named_at_once_all_the_same() -> None:
@@ -118,12 +119,12 @@ def test_of_ranks_that_abort_one_after_the_other_none_is_the_first() -> None:
     assert not job.named
 
 
-def test_a_rank_that_aborted_long_before_the_others_stays_named() -> None:
+def test_a_rank_that_aborted_long_before_the_others_is_named_once_they_did() -> None:
     job = Job()
     job.run(20)
     job.log.exited(2, node="n2", signal=ABORT)
     job.run(12, stands_still=True)
-    assert set(job.named) == {"rank/llama/2"}
+    assert not job.named
     job.log.exited(7, node="n4", signal=ABORT)
     job.run(5, stands_still=True)
     assert [each.id for each in job.log.last.culprits] == ["rank/llama/2"]
@@ -177,12 +178,19 @@ def test_who_aborts_on_a_node_with_trouble_of_its_own_follows_what_is_known_to_h
         assert set(job.named) == {"nic/n6/mlx5_0"} | named
 
 
-def digest(log: Log, rank: int, op: str = "all_reduce") -> None:
-    pending = OperationSeen(seq=9, op=op, created_ns=log.now_ns - SECOND_NS, started=True)
+def digest(log: Log, rank: int, op: str = "all_reduce", *, seconds_ago: int = 1) -> None:
+    created_ns = log.now_ns - seconds_ago * SECOND_NS
+    pending = OperationSeen(seq=9, op=op, created_ns=created_ns, started=True)
     group = GroupDigest(
         name="0", ranks="0-11", last_enqueued=9, last_completed=8, first_unfinished=pending
     )
     log.digest(rank, group, node=NODES[rank // 2], entry_count=9)
+
+
+def behind(log: Log, rank: int) -> None:
+    """A rank that never called what the others wait in."""
+    group = GroupDigest(name="0", ranks="0-11", last_enqueued=8, last_completed=8)
+    log.digest(rank, group, node=NODES[rank // 2], entry_count=8)
 
 
 def test_a_rank_that_calls_another_collective_is_named_within_seconds() -> None:
@@ -201,9 +209,7 @@ def test_recorders_of_a_job_that_went_on_accuse_nobody() -> None:
     for rank in range(12):
         if rank != 7:
             digest(job.log, rank)
-    job.log.digest(
-        7, GroupDigest(name="0", ranks="0-11", last_enqueued=8, last_completed=8), node="n4"
-    )
+    behind(job.log, 7)
     job.run(90)
     assert not job.log.verdicts
 
@@ -218,3 +224,38 @@ def test_a_link_on_a_switch_nobody_knows_and_a_new_port_are_no_events() -> None:
         job.log.fabric("leaf9", PortSeen(port="1"), PortSeen(port="2", up=False))
         job.run(1)
     assert not job.log.verdicts
+
+
+def test_a_rank_that_is_behind_and_whose_driver_tells_of_its_program_is_named_early() -> None:
+    for rank, named in ((2, {"rank/llama/2"}), (4, set[str]())):
+        job = Job()
+        job.run(20)
+        job.log.kernel(xid(43, rest="pid=99, name=python3, Ch 00000008"), "n2")
+        job.run(15, stands_still=True)
+        for each in range(12):
+            if each == rank:
+                behind(job.log, each)
+            else:
+                digest(job.log, each, seconds_ago=15)
+        job.run(6, stands_still=True)
+        assert set(job.named) == named
+
+
+def test_words_of_the_rank_that_ended_say_why_it_did() -> None:
+    says = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 34.81 GiB."
+    job = Job()
+    job.run(20)
+    line = {"job": "llama", "rank": 2, "source": "program", "text": says}
+    job.log.told("log", LogLineWritten, "n2", **line)
+    job.log.exited(2, node="n2", exit_code=1)
+    job.run(8, stands_still=True)
+    assert (job.named, job.log.last.fault_class) == (["program/llama"], "app.oom")
+
+
+def test_an_assertion_in_a_kernel_is_the_programs_own() -> None:
+    says = "torch.AcceleratorError: CUDA error: device-side assert triggered"
+    job = Job()
+    job.run(20)
+    job.log.told("log", LogLineWritten, "n2", job="llama", rank=2, source="program", text=says)
+    job.run(8, stands_still=True)
+    assert (job.named, job.log.last.fault_class) == (["program/llama"], "app.program")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nemesis.processors.attribution.differences import OTHERS_MIN, Differences
 from nemesis.schemas.observed import LogLineWritten, SettingRead
-from tests.attribution_log import SECOND_NS, Log, step_block, wired
+from tests.attribution_log import SECOND_NS, Log, nic_block, step_block, wired
 
 NODES = [f"n{number}" for number in range(1, 9)]
 
@@ -165,3 +165,47 @@ def test_access_control_is_at_fault_where_gpus_of_that_node_say_that_they_cannot
         log.told("log", LogLineWritten, node, job="llama", rank=4, source="nccl", text=says)
         run(log, 6)
         assert [each.id for verdict in log.verdicts for each in verdict.culprits] == right
+
+
+def test_what_a_rank_of_that_node_says_of_a_failure_is_proof_enough() -> None:
+    says = "NET/IB: Got completion from peer 10.3.0.1<40123> with status=12 opcode=0 hca mlx5_1"
+    for at, named in (("n3", True), ("n5", False)):
+        log = started()
+        run(log, 10)
+        setting(log, "nic/n3/mlx5_1", "mtu", "1500")
+        line = {"job": "llama", "rank": 4, "source": "nccl", "text": says}
+        log.told("log", LogLineWritten, at, **line)
+        run(log, 3)
+        found = [each.id for verdict in log.verdicts for each in verdict.culprits]
+        assert ("nic/n3/mlx5_1" in found) == named
+
+
+def test_a_rank_that_finds_releases_that_differ_proves_which_node_has_the_other() -> None:
+    says = "Mismatched NCCL version detected : rank 4 version 22105 rank 0 version 22703"
+    log = started()
+    run(log, 10)
+    setting(log, "node/n3", "nccl", "2.21.5")
+    log.told("log", LogLineWritten, "n1", job="llama", rank=0, source="nccl", text=says)
+    run(log, 3)
+    assert [each.id for each in log.last.culprits] == ["software/n3/nccl"]
+
+
+def test_a_setting_under_which_a_job_got_on_well_is_not_what_stops_it_later() -> None:
+    log = started()
+    run(log, 10)
+    setting(log, "nic/n3/mlx5_1", "mtu", "1500")
+    run(log, 70)
+    setting(log, "nic/n3/mlx5_1", "mtu", "1500")
+    run(log, 40, stands=True)
+    assert not any(verdict.culprits for verdict in log.verdicts)
+
+
+def test_a_nic_that_is_set_otherwise_and_sends_again_is_named_before_its_job_is_slow() -> None:
+    log = started()
+    run(log, 10)
+    setting(log, "nic/n3/mlx5_1", "mtu", "1500")
+    for second in range(8):
+        rows = [{}, {"packet_seq_err_count": 200 * second}, {}]
+        log.sample("n3", nic_count=3, nic=nic_block(*rows), period_ns=SECOND_NS)
+        run(log, 1)
+    assert [each.id for each in log.last.culprits] == ["nic/n3/mlx5_1"]

@@ -12,6 +12,7 @@ from tests.test_attribution import recovered
 NODES = [f"n{number}" for number in range(1, 9)]
 UP: dict[str, int] = {}
 DOWN = {"port_up": 0, "link_downed_count": 1}
+_NIC = NicDescribed(name="mlx5_0", pci="0000:40:00.0", switch_port="port/leaf1/1")
 GONE: dict[str, int] = dict.fromkeys(NIC_CHANNELS, ABSENT)
 
 
@@ -261,3 +262,28 @@ def test_a_port_that_is_down_at_a_node_whose_nics_nobody_reads_is_told_of_by_its
             log.fabric("leaf1", PortSeen(port="1", peer="nic/n1/mlx5_0", up=is_up))
             log.tick(1)
         assert named(log) == right
+
+
+def test_a_loss_with_more_errors_than_a_link_may_count_in_an_hour_is_named_at_once() -> None:
+    for errors, found in ((20, []), (300, ["link/n1/mlx5_0"])):
+        log = wired(*NODES)
+        poll(log, {}, 3)
+        row = {"link_downed_count": 1, "symbol_error_count": errors}
+        poll(log, {"n1": [{**row, "port_up": 0}, UP, UP]}, 3, up=False, link_downed_count=1)
+        poll(log, {"n1": [row, UP, UP]}, 12, link_downed_count=1)
+        assert [each.id for verdict in log.verdicts for each in verdict.culprits] == found
+
+
+def test_ports_that_went_down_with_a_node_before_a_job_used_it_do_not_count_for_the_job() -> None:
+    log = wired(*NODES[1:])
+    log.inventory("n1", "0000:1b:00.0", "0000:1c:00.0", nics=(_NIC,))
+    poll(log, {}, 3)
+    for count in (1, 2):
+        poll(log, {}, 4, up=False, link_downed_count=count)
+        poll(log, {}, 4, link_downed_count=count)
+    log.submitted(*NODES)
+    poll(log, {}, 20, link_downed_count=2)
+    assert not log.verdicts
+    poll(log, {}, 4, up=False, link_downed_count=3)
+    poll(log, {}, 12, link_downed_count=3)
+    assert not log.verdicts

@@ -32,7 +32,7 @@ def test_a_rank_that_gives_up_within_a_poll_after_the_job_stopped_is_not_named()
     assert not job.named
 
 
-def test_a_rank_that_aborts_before_its_peers_wait_for_long_is_named() -> None:
+def test_a_rank_that_aborts_before_its_peers_wait_for_long_is_suspected() -> None:
     job = Job()
     job.run(20)
     job.log.exited(2, node="n2", pid=40_002, signal=6)
@@ -41,7 +41,31 @@ def test_a_rank_that_aborts_before_its_peers_wait_for_long_is_named() -> None:
         if rank != 2:
             digest(job.log, rank)
     job.run(8, stands_still=True)
-    assert set(job.named) == {"rank/llama/2"}
+    assert not job.named
+    assert "rank/llama/2" in job.log.last.reason
+
+
+def test_a_gpu_that_fails_below_a_link_that_is_down_is_a_fault_of_its_own() -> None:
+    hung = "pid=7, name=python3, Timeout after 6s of waiting for RPC response"
+    for line in (xid(119, rest=hung), xid(48, rest=DOUBLE_BIT), xid(94, rest="pid=7, Contained")):
+        job = Job()
+        job.run(20)
+        job.rows["n6"] = [{}, {"port_up": 0, "link_downed_count": 1}, {}]
+        job.run(12, stands_still=True)
+        job.log.kernel(line, "n6")
+        job.run(5, stands_still=True)
+        assert set(job.named) == {"link/n6/mlx5_1", "gpu/n6/0000:1b:00.0"}
+        assert len({each.incident for each in job.log.verdicts}) == 2
+
+
+def test_what_ended_processes_print_below_a_link_that_is_down_follows_from_it() -> None:
+    job = Job()
+    job.run(20)
+    job.rows["n6"] = [{}, {"port_up": 0, "link_downed_count": 1}, {}]
+    job.run(12, stands_still=True)
+    job.log.kernel(xid(43, rest="pid=99, name=python3, Ch 00000008"), "n6")
+    job.run(5, stands_still=True)
+    assert set(job.named) == {"link/n6/mlx5_1"}
 
 
 def test_a_gpu_that_loses_memory_is_named_beside_one_that_left_the_bus_on_its_node() -> None:

@@ -260,3 +260,28 @@ def test_a_job_that_starts_on_a_node_that_is_silent_already_learns_it() -> None:
     run(log, NODES[1:], 5)
     assert log.last.culprits[0].id == "node/n1"
     assert log.last.jobs == ("other",)
+
+
+def test_a_node_whose_first_poll_was_lost_is_polled_as_seldom_as_the_others() -> None:
+    log = cluster(*NODES)
+    log.tick(9)
+    for node in NODES[1:]:
+        log.sample(node, period_ns=10_000_000_000)
+    log.tick(10)
+    for node in NODES[1:]:
+        log.sample(node, period_ns=10_000_000_000)
+    log.tick(9)
+    log.sample("n1", period_ns=10_000_000_000)
+    log.tick(1)
+    assert not log.verdicts
+
+
+def test_a_rack_of_which_one_node_was_last_heard_a_poll_before_the_others_lost_its_power() -> None:
+    log = Log()
+    for at, node in enumerate(NODES):
+        log.inventory(node, "0000:1b:00.0", "0000:1c:00.0", rack=f"r{at // 4}")
+    log.submitted(*NODES)
+    run(log, NODES, 10)
+    run(log, [node for node in NODES if node != "n2"], 5)
+    run(log, NODES[4:], 30)
+    assert [each.id for each in log.last.culprits] == ["rack/r0"]

@@ -233,3 +233,12 @@ def test_a_rank_that_dies_and_a_straggler_are_two_incidents() -> None:
     job.run(5)
     assert job.verdicts[-1].culprits[0].id == "rank/llama/5"
     assert len({each.incident for each in job.verdicts}) == 2
+
+
+def test_a_host_whose_disk_fails_requests_is_why_its_ranks_are_slow() -> None:
+    line = "blk_update_request: I/O error, dev nvme1n1, sector 2946147023 op 0x0:(READ) flags 0x0"
+    for node, names in (("n3", {"node/n3"}), ("n2", set[str]())):
+        job = slowed(4)
+        job.log.kernel(line, node)
+        job.run(60)
+        assert {each.id for verdict in job.verdicts for each in verdict.culprits} == names

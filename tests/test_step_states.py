@@ -160,3 +160,21 @@ def test_a_snapshot_in_between_changes_nothing() -> None:
         job.run(10)
     assert whole.log.verdicts == parted.log.verdicts
     assert whole.log.processor.snapshot() == parted.log.processor.snapshot()
+
+
+def test_replicas_are_compared_though_nodes_tell_of_different_steps() -> None:
+    job = Job()
+    job.log = cluster(*NODES, *(f"n{number}" for number in range(5, 9)))
+    for second in range(40):
+        for at in range(8):
+            if second % 4 != at % 4:
+                continue  # two nodes are polled each second, and a step takes half of one
+            rows = []
+            for rank in (2 * at, 2 * at + 1):
+                odd = 1 if rank == 5 and second > 8 else 0
+                told = {"rank": rank, "step": 2 * second, "step_ns": SECOND_NS // 2}
+                rows.append(told | {"own_ns": OWN_NS, "state_checksum": CHECKSUM + second + odd})
+            block = step_block(*rows)
+            job.log.sample(f"n{at + 1}", job="llama", step_count=2, steps=block)
+        job.log.tick(1)
+    assert job.named == ["rank/llama/5"]

@@ -3,7 +3,8 @@
 Draws seeds that no suite has (`--first`), runs each with today's processors and prints a line for
 each attributable fault that was not named first, for each wrong blame and each false alarm: kind,
 culprit, what was delivered of its evidence, and the last word of each incident. At the end counts
-by suite, class and kind. `--out FILE` keeps what was found, a JSON line a run; runs that the file
+by suite, class and kind, and how long it took to name what stopped a job, from its first symptom in
+simulated time. `--out FILE` keeps what was found, a JSON line a run; runs that the file
 holds are read and not run again, so name another file after a change of code.
 """
 
@@ -11,7 +12,7 @@ import argparse
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,8 @@ from nemesis.sim.offline import START_NS
 from nemesis.sim.params import load_params
 from nemesis.sim.suite import run_drawn
 from nemesis.sim.truth.ledger import FaultInjected
-from nemesis.sim.truth.report import outcome_of
+from nemesis.sim.truth.report import outcome_of, times_of
+from nemesis.sim.truth.report_text import spelled
 from nemesis.sim.truth.score import FaultScore
 from nemesis.sim.truth.suites import suite_named, suites
 
@@ -123,7 +125,7 @@ def show(each: Run) -> None:
         print(f"    {word}")
 
 
-def summary(runs: Iterable[Run]) -> None:
+def summary(runs: Sequence[Run]) -> None:
     """Counts by suite, class and kind."""
     known: dict[str, Counter[str]] = defaultdict(Counter)
     for each in runs:
@@ -145,6 +147,9 @@ def summary(runs: Iterable[Run]) -> None:
         of = count["attributable"]
         percent = f"{100 * count['right'] / of:8.1f} %" if of else ""
         print(f"{key[2:]:<34}{''.join(f'{count[name]:>14}' for name in columns)}{percent}")
+    scores = (fault.score for each in runs for fault in each.faults)
+    hard = [score for score in scores if score.stalls and score.attributable]
+    print(f"\nto name a hard fault: {spelled(times_of(each.to_attribute_ms for each in hard))}")
 
 
 def main() -> int:

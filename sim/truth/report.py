@@ -48,6 +48,7 @@ class Times(msgspec.Struct, kw_only=True, frozen=True):
     of: int
     median_ms: int | None
     p90_ms: int | None
+    p99_ms: int | None
     max_ms: int | None
 
 
@@ -120,6 +121,8 @@ class Report(msgspec.Struct, kw_only=True, frozen=True):
     predicted_count: int
     to_detect: Times
     to_attribute: Times
+    to_attribute_hard: Times
+    """Of attributable faults that stopped their job."""
     to_recover: Times
     alarms: Alarms
     calibration: Calibration
@@ -175,9 +178,10 @@ def report(runs: Sequence[ScoredRun]) -> Report:
         ),
         action_right=_share(lambda each: each.action_right, faults),
         predicted_count=sum(each.predicted_ms is not None for each in faults),
-        to_detect=_times(each.to_detect_ms for each in faults),
-        to_attribute=_times(each.to_attribute_ms for each in faults),
-        to_recover=_times(each.to_resume_ms for each in faults if each.stalls),
+        to_detect=times_of(each.to_detect_ms for each in faults),
+        to_attribute=times_of(each.to_attribute_ms for each in faults),
+        to_attribute_hard=times_of(each.to_attribute_ms for each in known if each.stalls),
+        to_recover=times_of(each.to_resume_ms for each in faults if each.stalls),
         alarms=_alarms(runs),
         calibration=calibration(
             (each.confidence_ppm, _is_top1(each)) for each in (*faults, *decoys) if each.named
@@ -225,7 +229,7 @@ def _class(name: str, faults: Sequence[FaultScore]) -> ClassReport:
         abstained=_share(lambda each: outcome_of(each) in ("abstained", "silent"), faults),
         wrong_blame=_share(lambda each: bool(each.wrong_blame), faults),
         action_right=_share(lambda each: each.action_right, faults),
-        to_attribute=_times(each.to_attribute_ms for each in faults),
+        to_attribute=times_of(each.to_attribute_ms for each in faults),
     )
 
 
@@ -247,7 +251,8 @@ def _of(count: int, of: int) -> Share:
     return Share(count=count, of=of, ppm=round(count * PPM / of) if of else None)
 
 
-def _times(times_ms: Iterable[int | None]) -> Times:
+def times_of(times_ms: Iterable[int | None]) -> Times:
+    """Their percentiles; None: it never happened."""
     every = list(times_ms)
     known = sorted(each for each in every if each is not None)
     return Times(
@@ -255,6 +260,7 @@ def _times(times_ms: Iterable[int | None]) -> Times:
         of=len(every),
         median_ms=_nearest(known, 50),
         p90_ms=_nearest(known, 90),
+        p99_ms=_nearest(known, 99),
         max_ms=known[-1] if known else None,
     )
 

@@ -51,9 +51,10 @@ def _rates(report: Report) -> Iterator[str]:
         f"{'' if rate is None else f': {rate / 1e3:.1f} per 1,000 GPU-days'}"
         f"{'' if most is None else f', at most {most / 1e3:.1f} (95 %)'}"
     )
-    yield f"time to detect      {_times(report.to_detect)}"
-    yield f"time to attribute   {_times(report.to_attribute)}"
-    yield f"time to recover     {_times(report.to_recover)}"
+    yield f"time to detect      {spelled(report.to_detect)}"
+    yield f"time to attribute   {spelled(report.to_attribute)}"
+    yield f"  of hard faults    {spelled(report.to_attribute_hard)}"
+    yield f"time to recover     {spelled(report.to_recover)}"
     shown = [f"{name} {report.outcomes[name]}" for name in OUTCOMES if name in report.outcomes]
     yield f"outcomes            {', '.join(shown) or '-'}"
 
@@ -110,10 +111,15 @@ def _share(share: Share) -> str:
     return f"{percent(share):>8}   ({share.count} of {share.of})"
 
 
-def _times(times: Times) -> str:
-    if times.median_ms is None or times.p90_ms is None or times.max_ms is None:
-        return f"never, of {times.of}"
-    return (
-        f"median {times.median_ms / 1e3:.1f} s, p90 {times.p90_ms / 1e3:.1f} s, "
-        f"max {times.max_ms / 1e3:.1f} s   ({times.count} of {times.of})"
+def spelled(times: Times) -> str:
+    """Percentiles and how often it happened at all."""
+    shown = (
+        ("median", times.median_ms),
+        ("p90", times.p90_ms),
+        ("p99", times.p99_ms),
+        ("max", times.max_ms),
     )
+    if not times.count:
+        return f"never, of {times.of}"
+    named = ", ".join(f"{name} {ms / 1e3:.1f} s" for name, ms in shown if ms is not None)
+    return f"{named}   ({times.count} of {times.of})"

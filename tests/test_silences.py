@@ -285,3 +285,16 @@ def test_a_rack_of_which_one_node_was_last_heard_a_poll_before_the_others_lost_i
     run(log, [node for node in NODES if node != "n2"], 5)
     run(log, NODES[4:], 30)
     assert [each.id for each in log.last.culprits] == ["rack/r0"]
+
+
+def test_where_nobody_was_heard_for_two_periods_the_log_is_silent_and_no_node() -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 10, period_s=1)
+    log.tick(1)
+    for node in NODES[4:]:
+        log.sample(node, period_ns=1_000_000_000)
+    for _ in range(6):
+        log.tick(1)
+    assert not log.verdicts
+    run(log, NODES[1:], 8, period_s=1)
+    assert [each.id for each in log.last.culprits] == ["node/n1"]

@@ -39,6 +39,8 @@ class Hearing(msgspec.Struct):
     last_ns: dict[str, int] = {}
     polled_ns: dict[str, int] = {}
     """The same, of samples alone."""
+    polled_at_ns: dict[str, int] = {}
+    """When each node was last polled, by its own clock."""
     period_ns: dict[str, int] = {}
     """Only of nodes that poll at another period than PERIOD_NS."""
     told: dict[str, int] = {}
@@ -62,6 +64,7 @@ class Hearing(msgspec.Struct):
         heard = dict.fromkeys([fact.key for fact in facts], facts[-1].log_time_ns)
         self.last_ns.update(heard)
         self.polled_ns.update(heard)
+        self.polled_at_ns.update((fact.key, fact.at_ns) for fact in facts)
         if self.spooling:
             for fact in facts:
                 self.heard(fact)
@@ -110,7 +113,7 @@ class Hearing(msgspec.Struct):
             if now_ns - last_ns > SILENT_NS_MIN and now_ns - last_ns > self._limit_ns(node)
         ]
         overdue = [node for node in overdue if not self._lives(node, inventory, steps)]
-        if not overdue or (len(overdue) == len(self.last_ns) > OTHERS_MIN):
+        if not overdue or (len(self.last_ns) > OTHERS_MIN and not self._hears_anybody(now_ns)):
             return []  # that nobody at all is heard says something about the log, not about nodes
         return self._told(sorted(overdue), tick, inventory, self._late_count(now_ns))
 
@@ -122,6 +125,12 @@ class Hearing(msgspec.Struct):
         since_ns = self.due_ns(node)
         jobs = dict.fromkeys(seat.job for seat in inventory.seats_on(node))
         return any(steps.has_got_on_since(job, since_ns) for job in jobs)
+
+    def _hears_anybody(self, now_ns: int) -> bool:
+        return any(
+            now_ns - last_ns < LATE_PERIODS * self._period_of(node)
+            for node, last_ns in self.last_ns.items()
+        )
 
     def _late_count(self, now_ns: int) -> int:
         """How many are late, where so many at once say something about what they share; else 0."""
@@ -135,11 +144,13 @@ class Hearing(msgspec.Struct):
         return late if _are_many(late, len(self.last_ns) - gone) else 0
 
     def due_ns(self, node: str) -> int:
-        """When it should have been heard again, at the latest: what it died of happened before.
+        """When it should have been heard again: what it died of happened before.
 
-        Log time goes by whole seconds, so it was heard up to a second later than it says.
+        Log time goes by whole seconds; within its second the node's own clock tells when.
         """
-        return self.last_ns.get(node, 0) + self._period_of(node) + SECOND_NS
+        last_ns = self.last_ns.get(node, 0)
+        within_ns = self.polled_at_ns.get(node, 0) - last_ns
+        return last_ns + min(max(within_ns, 0), SECOND_NS) + self._period_of(node)
 
     def _limit_ns(self, node: str) -> int:
         return PERIODS * self._period_of(node)

@@ -57,14 +57,14 @@ def test_what_the_kernel_says_of_a_gpu_that_cannot_be_read_says_more() -> None:
 
 @pytest.mark.parametrize("channel", ["dram_ue_count", "sram_ue_count"])
 def test_an_uncorrected_error_counts_with_the_end_of_its_own_rank_only(channel: str) -> None:
-    for rank, right in ((0, {FIRST}), (1, set[str]())):
+    for rank, right in ((0, FIRST), (1, "rank/llama/1")):
         log = cluster("n1", "n2")
         poll(log, WELL, WELL)
         poll(log, {channel: 1}, WELL, seconds=5)
         assert not log.verdicts
         log.exited(rank, exit_code=1)
         poll(log, {channel: 1}, WELL, seconds=25)
-        assert set(named(log)) == right
+        assert set(named(log)) == {right}
 
 
 def test_a_row_that_could_not_be_replaced_is_named_at_once() -> None:
@@ -121,3 +121,16 @@ def test_packets_that_are_sent_again_count_where_they_are_many_and_often() -> No
             poll(log, {"nvlink_replay_count": each}, WELL, seconds=2)
         log.tick(5)
         assert list(dict.fromkeys(named(log))) == names
+
+
+def test_a_rank_that_left_alone_is_named_once_its_node_was_read_and_shows_nothing() -> None:
+    for read in (False, True):
+        log = cluster("n1", "n2")
+        poll(log, WELL, WELL)
+        log.exited(1, exit_code=1)
+        if read:
+            poll(log, WELL, WELL, seconds=5)
+        else:
+            log.tick(5)
+        assert named(log) == (["rank/llama/1"] if read else [])
+        assert log.last.verdict == ("attributed" if read else "class-only")

@@ -311,6 +311,7 @@ class Attribution:
         placing.place_ways(state)
         placing.place_pauses(state)
         placing.place_clients(state)
+        placing.place_acquitted(state)
         placing.place_slow(state)
         placing.place_states(state)
         placing.place_differences(state)

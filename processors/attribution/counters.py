@@ -44,9 +44,14 @@ class Counters(msgspec.Struct):
     """The memory counters of every node, as the bytes of its block; empty where all are zero."""
 
     by_node: dict[str, bytes] = {}
+    read_at_ns: dict[str, int] = {}
+    """When each node's GPUs were last read, by its own clock."""
 
     def risen(self, gpus: Stack) -> list[Risen]:
         """What went up since each node's last sample, in the order of the log."""
+        self.read_at_ns.update(
+            (fact.key, fact.at_ns) for fact in gpus.facts if fact.data.gpu_count and not fact.late
+        )
         found: list[Risen] = []
         for fact, old, new in changed_in(gpus, _COLUMNS, self.by_node, _USUAL):
             self.by_node[fact.key] = kept(new, _USUAL)

@@ -6,7 +6,7 @@ crashed dies of its own; one that aborted, was asked to stop or left with an err
 another, so of those only one that was certainly first is blamed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ SHARED_SHARE_PPM: Final = 500_000  # more of a job than this dying at once share
 # simulated: of ranks that left alone and of which nothing else was told, fewer than half were at
 # fault themselves; below the others a GPU or a memory module had failed (tests/calibrate.py)
 ALONE_PPM: Final = 400_000
+ACQUITTED_PPM: Final = 600_000  # the node's devices were read since, and show nothing
 PROOFS_MAX: Final = 12
 CLOCK_ERROR_NS: Final = 10_000_000  # NTP within a site, where a producer states no error
 
@@ -52,8 +53,10 @@ def is_own_death(exited: Exit) -> bool:
     return exited.signal in OWN_DEATH_SIGNALS
 
 
-def judge_exits(exits: Sequence[Exit], inventory: Inventory, steps: Steps) -> Finding | None:
-    """What the ends of a job's ranks prove."""
+def judge_exits(
+    exits: Sequence[Exit], inventory: Inventory, steps: Steps, acquitted: Collection[str] = ()
+) -> Finding | None:
+    """What the ends of a job's ranks prove; `acquitted`: nodes whose devices are well."""
     if not exits:
         return None
     job = exits[0].job
@@ -63,13 +66,13 @@ def judge_exits(exits: Sequence[Exit], inventory: Inventory, steps: Steps) -> Fi
     if own and not (world and len(own) > 1 and len(own) * 1_000_000 > world * SHARED_SHARE_PPM):
         # SIGBUS is also how Linux tells a process of bad memory (mm/memory-failure.c)
         others = any(each.signal != SIGBUS for each in own)
-        return _blamed(job, own, exits, 900_000 if others else ALONE_PPM)
+        return _blamed(job, own, exits, 900_000 if others else _alone_ppm(own, acquitted))
     followed = [each for each in exits if steps.stood_still_before(job, each.at_ns, each.error_ns)]
     if len(followed) == len(exits):
         reason = f"{_count(exits)} of {job} gave up when it had stood still already"
         return replace(_abstained(reason, job, exits), provisional=True)
     if len(exits) == 1:
-        return _blamed(job, list(exits), exits, ALONE_PPM)
+        return _blamed(job, list(exits), exits, _alone_ppm(exits, acquitted))
     codes = {(each.code, each.signal) for each in exits}
     first = _certainly_first(exits)
     if first is not None:
@@ -88,6 +91,10 @@ def judge_exits(exits: Sequence[Exit], inventory: Inventory, steps: Steps) -> Fi
     return _abstained(
         f"{len(exits)} ranks of {job} died together, and none certainly first", job, exits
     )
+
+
+def _alone_ppm(exits: Sequence[Exit], acquitted: Collection[str]) -> int:
+    return ACQUITTED_PPM if all(each.node in acquitted for each in exits) else ALONE_PPM
 
 
 def _count(exits: Sequence[Exit]) -> str:

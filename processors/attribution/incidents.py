@@ -117,6 +117,8 @@ class Incident(msgspec.Struct, kw_only=True):
     silences: list[Silence] = []
     reached: list[str] = []
     """Clients of a file server that were polled since they missed it: their own network works."""
+    acquitted: list[str] = []
+    """Nodes whose devices were read since a rank ended there: what shows nothing is well."""
     told: dict[str, Finding] = {}
     """What counters and steps prove, by what it is about: a NIC, a switch, slow ranks of a node."""
     link_downs: dict[str, int] = {}

@@ -270,6 +270,19 @@ def place_clients(state: State) -> None:
                 incident.due_ns = incident.due_ns or state.log_time_ns
 
 
+def place_acquitted(state: State) -> None:
+    """Whose node was read since a rank ended on it: a GPU or memory that failed would show."""
+    read_at_ns = state.counters.read_at_ns
+    for incident in state.incidents.open_ones:
+        if len(incident.exits) != 1 or incident.recovered:
+            continue
+        exited = incident.exits[0]
+        read = read_at_ns.get(exited.node, 0) > exited.at_ns
+        if read and exited.node not in incident.acquitted:
+            incident.acquitted.append(exited.node)
+            incident.due_ns = incident.due_ns or state.log_time_ns
+
+
 def place_slow(state: State) -> None:
     """Which ranks keep their job waiting, and why."""
     now_ns = state.log_time_ns

@@ -51,7 +51,7 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
             weighed = weighed_program(finding, clues, incident, inventory, steps)
             found += [weighed] if weighed is not None else []
     found = _with_server(found, incident)
-    exited = judge_exits(incident.exits, inventory, steps)
+    exited = judge_exits(incident.exits, inventory, steps, incident.acquitted)
     stuck = incident.stuck
     if stuck is not None and exited is not None and not exited.culprits:
         stuck = _without_followers(stuck, incident)

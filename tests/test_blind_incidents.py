@@ -135,3 +135,19 @@ def test_one_link_that_flaps_is_named_and_several_are_not(tmp_path: Path) -> Non
     both = "".join(one + other for one, other in zip(flaps, more, strict=True))
     assert told(tmp_path, dmesg=both).culprits == []
     assert told(tmp_path, dmesg=flaps[0]).culprits == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # where a pattern could divide a line in many ways, each of these took seconds to minutes
+        "[rank0]: " + " " * 4000,
+        " " + "A" * 300 + "!",
+        "error " + "\t" * 4000 + "x",
+        "error " + "/a" * 2000 + "!",
+    ],
+    ids=["blanks", "one word", "tabs", "a path"],
+)
+def test_a_line_without_end_is_read_like_any_other(tmp_path: Path, line: str) -> None:
+    ended = "training finished successfully\n"
+    assert told(tmp_path, log=f"{line}\n{ended}").verdict in ("no-fault", "insufficient")

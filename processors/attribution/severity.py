@@ -70,8 +70,10 @@ _WORDS: Final = (
 )
 _WORD: Final = re.compile(rf"\b(?:{'|'.join(_WORDS)})(?!\w)", re.IGNORECASE)
 # a report's row is as bad as its value; a heading of one, and a remark, say nothing
-_ROW: Final = re.compile(r"\s*[\w .()/#-]{1,48}?\s+: (?P<value>.*)\Z")
-_HEADING: Final = re.compile(r"\s*(?:#|//|\* )|\s+(?:[A-Z0-9][\w()-]*\s?){1,6}:?\Z")
+_ROW: Final = re.compile(r"\s*(?=\S)[\w .()/#-]{1,48}?\s+: (?P<value>.*)\Z")
+_HEADING: Final = re.compile(
+    r"\s*(?:#|//|\* )|\s+[A-Z0-9][\w()-]*(?:\s[A-Z0-9][\w()-]*){0,5}\s?:?\Z"
+)
 _STEMS: Final = (
     *(
         "err",

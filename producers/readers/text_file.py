@@ -138,6 +138,7 @@ def read_text_file(
     readers = [make() for make in READERS]
     if beside_kernel:
         readers[-1] = ProgramLog(unknown_max=0)
+    takes = [each.take for each in readers]
     with opened(path) as stream:
         for number, raw in numbered_lines(
             stream, whole_count=WHOLE_LINES_MAX, then=_TELLING, on_read=on_read
@@ -154,10 +155,10 @@ def read_text_file(
             if line.clock == "wall" and line.time_ns > 0:
                 found.oldest_ns = min(found.oldest_ns or line.time_ns, line.time_ns)
                 found.newest_ns = max(found.newest_ns, line.time_ns)
-            for reader in readers:
-                notes = list(reader.take(line))
-                found.notes.extend(notes)
-                if notes:
+            for take in takes:
+                # most readers answer most lines with an empty tuple: that costs a line the least
+                if (taken := take(line)) and (notes := list(taken)):
+                    found.notes.extend(notes)
                     break
     for reader in readers:
         found.notes.extend(reader.end())

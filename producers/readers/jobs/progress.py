@@ -37,7 +37,8 @@ class Progress:
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """One step."""
-        time = _TIME.search(line.text)
+        lower = line.text.lower()
+        time = _TIME.search(line.text) if "time" in lower or "(t)" in lower else None
         if time is None:
             return ()
         step_ns = _ns(time[2] or time[3] or time[4], time[1] or time[5])

@@ -33,7 +33,7 @@ class PortCounters:
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """What a line tells of a port."""
-        if match := _SYSFS.search(line.text):
+        if "infiniband/" in line.text and (match := _SYSFS.search(line.text)):
             device, _port, counter, state, value = match.groups()
             component = f"nic//{device}"
             if state:

@@ -20,6 +20,8 @@ _HOST: Final = re.compile(r"(?=.*[A-Za-z])(?=.*\d)[A-Za-z0-9][\w.-]{0,62}\Z")
 _GPU: Final = re.compile(r"(?:GPU ?)?(\d{1,2})\Z", re.IGNORECASE)
 _RATE: Final = re.compile(r"\d{1,6}(?:\.\d{1,6})?\Z")
 _CORNER: Final = re.compile(r"(?:D\\D|from[\\/]to|src[\\/]dst|host|node|gpu|#|-)\Z", re.IGNORECASE)
+# what a head is made of; most lines of logs hold a colon, a bracket or an equals sign
+_PLAIN: Final = re.compile(r"[\w\s.,;|\\/#-]+\Z")
 _TITLE: Final = re.compile(r"\b(?:(GB/s|GiB/s)|(Gb/s|Gbps|Gbit/s)|(MB/s))", re.IGNORECASE)
 _LATENCY: Final = re.compile(r"\blatency\b|\(us\)", re.IGNORECASE)
 _KBPS: Final = (1_000_000, 125_000, 1000)
@@ -37,24 +39,31 @@ class PairMatrix:
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A row of rates."""
-        words = [each for each in _SPLIT.split(line.text.strip()) if each]
-        if names := _names_in(words):
-            self._names = names
-            return ()
-        if self._names and words and words[0] in self._names:
-            cells = words[1:]
-            if len(cells) == len(self._names) and self._is_rate:
-                found = self._row(line, words[0], cells)
-                self.known = self.known or bool(found)
-                return found
-        self._names = [] if words and len(words) != len(self._names) + 1 else self._names
-        if title := _TITLE.search(line.text):
+        if self._names or _PLAIN.match(line.text):
+            words = [each for each in _SPLIT.split(line.text.strip()) if each]
+            if names := _names_in(words):
+                self._names = names
+                return ()
+            if self._names and words and words[0] in self._names:
+                cells = words[1:]
+                if len(cells) == len(self._names) and self._is_rate:
+                    found = self._row(line, words[0], cells)
+                    self.known = self.known or bool(found)
+                    return found
+            self._names = [] if words and len(words) != len(self._names) + 1 else self._names
+        self._take_title(line.text)
+        return ()
+
+    def _take_title(self, text: str) -> None:
+        """What the next matrix is of."""
+        lower = text.lower()
+        title = _TITLE.search(text) if "/s" in lower or "gbps" in lower else None
+        if title is not None:
             small = title[2] or title[0].startswith("Gb/")
             self._unit_kbps = _KBPS[1 if small else 2 if title[3] else 0]
             self._is_rate = True
-        elif _LATENCY.search(line.text):
-            self._is_rate = False
-        return ()
+        elif "latency" in lower or "(us)" in lower:
+            self._is_rate = self._is_rate and _LATENCY.search(text) is None
 
     def end(self) -> Iterable[Note]:
         """Nothing waits for the end."""

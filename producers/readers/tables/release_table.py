@@ -15,6 +15,7 @@ from nemesis.schemas.observed import SettingRead
 RELEASE: Final = "release."
 _SPLIT: Final = re.compile(r"\s*[,;|\t]\s*|\s{2,}|\s+")
 _HOST_COLUMN: Final = re.compile(r"(?:host(?:name)?|node|machine|server)\Z", re.IGNORECASE)
+_NO_HEAD: Final = re.compile(r"(?!.*(?:host|node|machine|server))", re.IGNORECASE | re.DOTALL)
 _WHAT: Final = re.compile(
     r"(?:nvidia[-_ ]?)?(?:driver|nccl|cuda|cudnn|torch|pytorch|ofed|mlnx_?ofed|doca|firmware|fw"
     r"|vbios|kernel|hpc-?x|ucx|fabric-?_?manager|os|gdrcopy|plugin|aws-ofi-nccl)"
@@ -35,6 +36,8 @@ class ReleaseTable:
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """The releases of one host, or the head."""
+        if not self._columns and _NO_HEAD.match(line.text):
+            return ()
         cells = [each.strip() for each in _SPLIT.split(line.text.strip().strip("|").strip())]
         if self._takes_head(cells):
             return ()

@@ -15,6 +15,9 @@ from nemesis.schemas.observed import LogLineWritten, StepsTimed
 MS_NS: Final = 1_000_000
 UNITS_NS: Final = {"s": 1_000_000_000, "ms": MS_NS, "us": 1_000, "ns": 1}
 _STEP: Final = re.compile(r"(?:time|step|iter(?:ation)?|batch|epoch|t)\Z", re.IGNORECASE)
+_HEAD: Final = re.compile(
+    r'(?:\A|[,;\t]) *"?(?:time|step|iter(?:ation)?|batch|epoch|t)"? *(?:[,;\t]|\Z)', re.IGNORECASE
+)
 _RANK: Final = re.compile(
     r"(?:worker|rank|r|w|gpu|proc(?:ess)?)[ _-]?(\d{1,6})(?:_(s|ms|us|ns))?\Z", re.I
 )
@@ -43,7 +46,7 @@ class StepTimes:
     def take(self, line: TextLine) -> Iterable[Note]:
         """A row, or the head."""
         raw = line.raw.strip()
-        if self._takes_head(raw):
+        if _HEAD.search(raw) and self._takes_head(raw):
             self.known = True
             return ()
         if not self.known:

@@ -79,8 +79,8 @@ async def capture(
 ) -> Header:
     """Write the slice from `from_seq` to `to_seq`, widened to the states before it.
 
-    `whole`: a slice of which something has expired is refused; `made`: else by whom and when the
-    file says by itself.
+    `whole`: a slice of which something has expired is refused, what is only to be read again aside;
+    `made`: else by whom and when the file says by itself.
 
     Raises:
         NothingRecordedError: the log holds nothing of the slice.
@@ -112,7 +112,8 @@ async def capture(
                 state=start.state,
                 handed_over=start.handed_over,
             )
-        dumps = await _copy(log, writer, first_seq, to_seq, progress, whole=whole)
+        whole_from = min([from_seq, *(start.in_seq + 1 for start in starts)]) if whole else to_seq
+        dumps = await _copy(log, writer, first_seq, to_seq, progress, whole_from=whole_from)
         for sha256 in dumps:
             if (content := await log.blobs.get(sha256)) is not None:
                 writer.blob(sha256, content)
@@ -201,17 +202,18 @@ async def _copy(
     to_seq: int,
     progress: Callable[[int], None] | None,
     *,
-    whole: bool,
+    whole_from: int,
 ) -> list[str]:
     """Copy the facts; hashes of the dumps that they refer to, in order."""
     dumps: dict[str, None] = {}
-    count = 0
+    count, next_seq = 0, max(from_seq, whole_from)
     async for record in log.read_range(from_seq, to_seq):
-        if whole and record.seq != from_seq + count:
+        if record.seq > next_seq:
             raise SliceExpiredError(
-                f"sequences {from_seq + count} to {record.seq - 1} are no longer in the log",
+                f"sequences {next_seq} to {record.seq - 1} are no longer in the log",
                 hint="`nemesis incident --archived` lists what was kept",
             )
+        next_seq = max(next_seq, record.seq + 1)
         writer.record(record)
         count += 1
         if record.subject.endswith(".collective"):

@@ -8,7 +8,7 @@ import pytest
 from nemesis.processors.ecc_model.ecc_model import EccModel
 from nemesis.processors.fold import first_needed
 from nemesis.processors.processor import Processor
-from nemesis.replay.capture import capture
+from nemesis.replay.capture import SliceExpiredError, capture
 from nemesis.replay.reader import Recording
 from nemesis.replay.verify import verify
 from nemesis.replay.writer import RecordingWriter
@@ -26,14 +26,15 @@ def make(name: str, version: int) -> Processor:
     return EccModel(FILES.get)
 
 
-async def publish(server: Server, records: list[Record]) -> None:
-    """Each as who may write it."""
+async def publish(server: Server, records: list[Record], *, ttl_s: int | None = None) -> None:
+    """Each as who may write it; telemetry expires after `ttl_s`."""
     roles = {"tick": "ticker", "events": "operator", "n1": "node/n1"}
     logs = {name: await server.connect(role) for name, role in roles.items()}
     for each in records:
         _, space, name, *kind = each.subject.split(".")
         writer = "tick" if kind == ["tick"] else space if space == "events" else name
-        await logs[writer].publish(each.subject, each.payload)
+        lives_s = None if writer == "events" else ttl_s
+        await logs[writer].publish(each.subject, each.payload, ttl_s=lives_s)
     for log in logs.values():
         await log.close()
 
@@ -48,7 +49,10 @@ async def answered(server: Server, folder: Path, records: list[Record]) -> None:
         snapshot_period_s=SNAPSHOT_PERIOD_S,
     )
     running = asyncio.ensure_future(runner.run())
-    await publish(server, records)
+    half = len(records) // 2
+    await publish(server, records[:half])
+    await asyncio.sleep(2 * SNAPSHOT_PERIOD_S)  # with the next input a snapshot is due
+    await publish(server, records[half:])
     end = (await log.bounds()).last_seq
     await until(lambda: runner.lanes[0].position.in_seq >= end - 1, "everything is answered")
     runner.stop()
@@ -108,3 +112,33 @@ def test_a_late_slice_is_widened_to_its_window_and_replays_equal(tmp_path: Path)
     assert own.unverified == (f"inputs {needed} to {plan.start_seq} are missing from the recording")
     without = verify(recording, lambda name, version: EccModel(NONE.get))
     assert without.processors[0].unverified.startswith(f"ecc_model: the active model {MODEL} is")
+
+
+def test_a_slice_is_whole_also_where_some_of_what_is_read_again_has_expired(tmp_path: Path) -> None:
+    path = tmp_path / "late.ndjson.zst"
+
+    async def body(server: Server) -> None:
+        records = quiet(watched("n1"), "n1", cells=60).records
+        folder = tmp_path / "copies"
+        folder.mkdir()
+        await publish(server, records[:3])
+        await publish(server, records[3:23], ttl_s=2)
+        await answered(server, folder, records[23:])
+        reader = await server.connect("reader")
+
+        async def gone() -> bool:
+            return await reader.get(4) is None and await reader.get(23) is None
+
+        await until(gone, "the window's beginning has expired")
+        end = (await reader.bounds()).last_seq
+        await capture(reader, path, from_seq=end - 3, to_seq=end, cell="test", whole=True)
+        with pytest.raises(SliceExpiredError, match="sequences 4 to 23 are no longer in the log"):
+            await capture(
+                reader, tmp_path / "early", from_seq=10, to_seq=end, cell="test", whole=True
+            )
+        await reader.close()
+
+    in_cell(tmp_path, body, roles=["node/n1"])
+    header = Recording(path).header
+    assert header.gaps == [(4, 23)]
+    assert header.processors[0].start_seq > 40

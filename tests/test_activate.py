@@ -7,9 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from nemesis.cli.models import catalogue
+from nemesis.processors.processor import NotInReleaseError
 from nemesis.schemas.facts import decode_conclusion
 from nemesis.streams.server import Server
 from tests.commands import nemesis
+from tests.ecc_log import FILES, MODEL, settings
 
 
 @pytest.mark.parametrize(
@@ -35,6 +38,19 @@ def test_a_model_that_this_release_does_not_have_is_not_activated() -> None:
     ran = nemesis("activate", "ecc_model", "--settings", settings, "--reason", "r", "--by", "ann")
     assert ran.returncode == 3
     assert f"the active model {'0' * 64} is not in this release" in ran.stderr
+
+
+def test_a_model_of_ones_own_is_found_by_its_content_in_the_folder_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "any name.msgpack").write_bytes(FILES[MODEL])
+    own = catalogue()["ecc_model"][1]()
+    with pytest.raises(NotInReleaseError):
+        own.configure(settings(MODEL))
+    monkeypatch.setenv("NEMESIS_MODELS", str(tmp_path))
+    catalogue()["ecc_model"][1]().configure(settings(MODEL))
+    with pytest.raises(NotInReleaseError):
+        catalogue()["ecc_model"][1]().configure(settings("0" * 64))
 
 
 @pytest.mark.server

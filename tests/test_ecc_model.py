@@ -223,7 +223,8 @@ def test_a_model_that_is_not_here_does_not_answer_and_says_what_to_do() -> None:
     stepped(own, log.records)
     assert own.lacks == (
         f"ecc_model: the active model {'0' * 64} is not in this release;"
-        " run the release that ships it, or activate one that is here"
+        " run the release that ships it, put its file into the folder NEMESIS_MODELS,"
+        " or activate one that is here"
     )
     with pytest.raises(AssertionError, match="is not in this release"):
         own.step(Input(quiet(log, "n1", cells=1).records[-1]))

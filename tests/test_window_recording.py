@@ -16,7 +16,8 @@ from nemesis.schemas.facts import Record
 from nemesis.streams.runner import Runner
 from nemesis.streams.server import Server
 from tests.cells import in_cell, until
-from tests.ecc_log import FILES, HISTORY, MODEL, NONE, Nodes, quiet, watched
+from tests.commands import nemesis
+from tests.ecc_log import FILES, HISTORY, MODEL, Nodes, quiet, watched
 
 pytestmark = pytest.mark.server
 SNAPSHOT_PERIOD_S = 0.05
@@ -26,17 +27,19 @@ def make(name: str, version: int) -> Processor:
     return EccModel(FILES.get)
 
 
-async def publish(server: Server, records: list[Record], *, ttl_s: int | None = None) -> None:
-    """Each as who may write it; telemetry expires after `ttl_s`."""
+async def publish(server: Server, records: list[Record], *, ttl_s: int | None = None) -> int:
+    """Each as who may write it, the last sequence; telemetry expires after `ttl_s`."""
+    last_seq = 0
     roles = {"tick": "ticker", "events": "operator", "n1": "node/n1"}
     logs = {name: await server.connect(role) for name, role in roles.items()}
     for each in records:
         _, space, name, *kind = each.subject.split(".")
         writer = "tick" if kind == ["tick"] else space if space == "events" else name
         lives_s = None if writer == "events" else ttl_s
-        await logs[writer].publish(each.subject, each.payload, ttl_s=lives_s)
+        last_seq = await logs[writer].publish(each.subject, each.payload, ttl_s=lives_s)
     for log in logs.values():
         await log.close()
+    return last_seq
 
 
 async def answered(server: Server, folder: Path, records: list[Record]) -> None:
@@ -52,9 +55,8 @@ async def answered(server: Server, folder: Path, records: list[Record]) -> None:
     half = len(records) // 2
     await publish(server, records[:half])
     await asyncio.sleep(2 * SNAPSHOT_PERIOD_S)  # with the next input a snapshot is due
-    await publish(server, records[half:])
-    end = (await log.bounds()).last_seq
-    await until(lambda: runner.lanes[0].position.in_seq >= end - 1, "everything is answered")
+    last_seq = await publish(server, records[half:])
+    await until(lambda: runner.lanes[0].position.in_seq >= last_seq, "everything is answered")
     runner.stop()
     await running
     await log.close()
@@ -110,8 +112,12 @@ def test_a_late_slice_is_widened_to_its_window_and_replays_equal(tmp_path: Path)
         writer.finish(to_seq=recording.header.to_seq)
     (own,) = verify(Recording(cut), make).processors
     assert own.unverified == (f"inputs {needed} to {plan.start_seq} are missing from the recording")
-    without = verify(recording, lambda name, version: EccModel(NONE.get))
-    assert without.processors[0].unverified.startswith(f"ecc_model: the active model {MODEL} is")
+    nowhere = nemesis("replay", str(path))
+    assert nowhere.returncode == 3
+    assert f"not verified: ecc_model: the active model {MODEL} is" in nowhere.stdout
+    (tmp_path / "my-model.msgpack").write_bytes(FILES[MODEL])
+    here = nemesis("replay", str(path), NEMESIS_MODELS=str(tmp_path))
+    assert here.returncode == 0, here.stdout
 
 
 def test_a_slice_is_whole_also_where_some_of_what_is_read_again_has_expired(tmp_path: Path) -> None:

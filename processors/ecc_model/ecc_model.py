@@ -130,7 +130,8 @@ class EccModel:
         if raw is None or sha256(raw).hexdigest() != named:
             raise NotInReleaseError(
                 f"ecc_model: the active model {named} is not in this release",
-                hint="run the release that ships it, or activate one that is here",
+                hint="run the release that ships it, put its file into the folder NEMESIS_MODELS,"
+                " or activate one that is here",
             )
         self._model = load_model(raw)
         self._scorer.begin(self._model)

@@ -133,7 +133,8 @@ def test_replay_without_the_model_says_which_one_is_missing() -> None:
     assert report.verdict == "unverified"
     assert own.unverified == (
         f"ecc_model: the active model {MODEL} is not in this release;"
-        " run the release that ships it, or activate one that is here"
+        " run the release that ships it, put its file into the folder NEMESIS_MODELS,"
+        " or activate one that is here"
     )
 
 

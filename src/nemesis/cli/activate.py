@@ -54,15 +54,16 @@ def _act(name: str, version: int, settings: str, who: dict[str, str]) -> "Proces
     """
     import msgspec
 
-    from nemesis.processors.catalogue import CATALOGUE
+    from nemesis.cli.models import catalogue
     from nemesis.schemas.errors import MalformedFactError
     from nemesis.schemas.operated import ProcessorActivated
 
-    if name not in CATALOGUE:
+    known = catalogue()
+    if name not in known:
         raise BadUsageError(
-            f"no processor {name[:60]!r}", hint=f"one of {', '.join(sorted(CATALOGUE))}"
+            f"no processor {name[:60]!r}", hint=f"one of {', '.join(sorted(known))}"
         )
-    versions = CATALOGUE[name]
+    versions = known[name]
     version = version or max(versions)
     if version not in versions:
         here = ", ".join(map(str, sorted(versions)))

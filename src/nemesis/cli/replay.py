@@ -97,6 +97,7 @@ async def _pieces(
 
 def _verify(file: Path, processors: list[str]) -> tuple[int, "Header", "Report"]:
     """Exit status, what was read, what came of it."""
+    from nemesis.cli.models import catalogue
     from nemesis.replay.reader import Recording
     from nemesis.replay.verify import verify
     from nemesis.replay.versions import maker
@@ -105,7 +106,7 @@ def _verify(file: Path, processors: list[str]) -> tuple[int, "Header", "Report"]
     progress = Progress(recording.header.lines)
     report = verify(
         recording,
-        maker(recording.header.nemesis_version),
+        maker(recording.header.nemesis_version, catalogue()),
         only=processors,
         progress=progress.at,
     )
@@ -125,7 +126,7 @@ def _check_processors(names: list[str]) -> None:
 def _compare(
     file: Path, settings: list[str], policy: Path | None
 ) -> tuple[int, "Header", "Changes"]:
-    from nemesis.processors.catalogue import CATALOGUE
+    from nemesis.cli.models import catalogue
     from nemesis.replay.reader import Recording
     from nemesis.replay.what_if import compare, parse_policy, parse_settings
 
@@ -133,7 +134,7 @@ def _compare(
     progress = Progress(recording.header.lines)
     changes = compare(
         recording,
-        CATALOGUE,
+        catalogue(),
         settings=parse_settings(settings),
         policy=parse_policy(policy) if policy is not None else None,
         progress=progress.at,

@@ -80,14 +80,14 @@ def run(
 async def _copy(
     names: list[str], target: "Target", cell: str, tell: Callable[[], Awaitable[None]]
 ) -> signal.Signals | None:
-    from nemesis.processors.catalogue import CATALOGUE
+    from nemesis.cli.models import catalogue
     from nemesis.streams.copy import run_copy
     from nemesis.streams.server import state_folder
     from nemesis.streams.status import copies_folder
 
     await tell()
     folder = copies_folder(state_folder(cell))
-    return await run_copy(names, CATALOGUE, connect=target.connect, folder=folder)
+    return await run_copy(names, catalogue(), connect=target.connect, folder=folder)
 
 
 async def _supervise(commands: dict[str, list[str]], tell: Callable[[], Awaitable[None]]) -> None:

@@ -82,7 +82,7 @@ def test_a_late_slice_is_widened_to_its_window_and_replays_equal(tmp_path: Path)
         await answered(server, folder, records[-10:])  # by a copy that reads again
         reader = await server.connect("reader")
         end = (await reader.bounds()).last_seq
-        await capture(reader, path, from_seq=end - 10, to_seq=end, cell="test")
+        await capture(reader, path, from_seq=end - 60, to_seq=end, cell="test")
         await reader.close()
 
     in_cell(tmp_path, body, roles=["node/n1"])

@@ -112,6 +112,41 @@ def test_a_node_with_light_is_not_named_before_its_job_is_known_to_stand(
     assert named(log) == blamed
 
 
+def stepping(log: Log, nodes: list[str], seconds: range, *, job: str, stands_at: int = 999) -> None:
+    """These nodes are polled each second and tell of a step a second, up to one."""
+    for second in seconds:
+        for at, node in enumerate(NODES):
+            if node in nodes:
+                row = {"rank": at, "step": min(second, stands_at), "step_ns": 10**9, "own_ns": 9}
+                steps = step_block(row)
+                log.sample(node, job=job, step_count=1, steps=steps, period_ns=1_000_000_000)
+        log.tick(1)
+
+
+@pytest.mark.parametrize(("stands_at", "told"), [(999, []), (10, ["network.fabric"])])
+def test_a_fabric_is_not_blamed_for_nodes_cut_off_from_the_log_whose_job_gets_on(
+    stands_at: int, told: list[str]
+) -> None:
+    log = Log()
+    for node in NODES:
+        log.inventory(node, "0000:1b:00.0")
+    log.submitted(*NODES, ranks_per_node=1)
+    stepping(log, NODES, range(1, 10), job="llama")
+    stepping(log, NODES[4:], range(10, 60), job="llama", stands_at=stands_at)
+    assert [each.fault_class for each in log.verdicts] == told
+
+
+def test_of_a_job_that_is_silent_as_a_whole_nobody_knows_whether_it_stands() -> None:
+    log = Log()
+    for at, node in enumerate(NODES):
+        port = f"port/leaf{1 if at < 4 else 2}/{at}"
+        log.inventory(node, "0000:1b:00.0", nics=(NicDescribed(name="mlx5_0", switch_port=port),))
+    log.submitted(*NODES[:4], ranks_per_node=1)
+    run(log, NODES, 10)
+    run(log, NODES[4:], 40)
+    assert (log.last.verdict, log.last.fault_class) == ("insufficient", "unknown")
+
+
 def test_a_rack_that_is_dark_is_named_though_its_leaves_serve_others_too() -> None:
     log = Log()
     for at, node in enumerate(NODES):

@@ -151,10 +151,13 @@ def _level(finding: Finding, killed_pids: set[int], nodes_left: set[str]) -> int
 
 
 def _is_outlived(silence: Silence, inventory: Inventory, steps: Steps) -> bool:
-    """Whether a node with light on its links took part in a step after it was last heard."""
+    """Whether nodes that train took part in a step after they were last heard.
+
+    One without light on its links is dead all the same: its job may have gone on without it.
+    """
     seats = [seat for node in silence.nodes for seat in inventory.seats_on(node)]
     got_on = (steps.has_got_on_since(each.job, silence.due_ns) for each in seats)
-    return silence.has_light and any(got_on)
+    return (silence.has_light or bool(silence.domain)) and any(got_on)
 
 
 def _silent(silences: Sequence[Silence], inventory: Inventory) -> Finding:
@@ -175,19 +178,7 @@ def _silent(silences: Sequence[Silence], inventory: Inventory) -> Finding:
             missing=(wanted.CONSOLE, wanted.MANAGEMENT_NETWORK),
         )
     if domain:
-        # what trains has light: the way of telemetry is cut, and whether the job suffers nobody saw
-        has_light = all(each.has_light for each in silences)
-        return Finding(
-            verdict="insufficient" if has_light else "class-only",
-            fault_class="unknown" if has_light else "network.fabric",
-            reason=f"{len(nodes)} nodes of {domain} fell silent together: they share a network"
-            + (", and their links are up" if has_light else ""),
-            confidence_ppm=0 if has_light else 700_000,
-            level=UNEXPLAINED + 1,
-            victims=tuple(components.node(name) for name in nodes),
-            proofs=proofs,
-            missing=(wanted.SWITCH_COUNTERS, wanted.MANAGEMENT_NETWORK),
-        )
+        return _silent_together(nodes, domain, silences, inventory)
     return Finding(
         verdict="attributed",
         fault_class="unknown",
@@ -199,6 +190,31 @@ def _silent(silences: Sequence[Silence], inventory: Inventory) -> Finding:
         missing=(wanted.CONSOLE,),
         # with light on its links nobody may only be polling it, in the middle of a long step
         waits_for_steps=any(each.has_light for each in silences),
+    )
+
+
+def _silent_together(
+    nodes: Sequence[str], domain: str, silences: Sequence[Silence], inventory: Inventory
+) -> Finding:
+    """The way of telemetry may be cut and nothing else: it is the job that tells.
+
+    What trains has light; and where all of a job is silent, nobody saw whether it stands.
+    """
+    has_light = all(each.has_light for each in silences)
+    jobs = {seat.job for node in nodes for seat in inventory.seats_on(node)}
+    is_seen = any(not set(inventory.nodes_of(job)) <= set(nodes) for job in jobs)
+    is_open = has_light or not is_seen
+    return Finding(
+        verdict="insufficient" if is_open else "class-only",
+        fault_class="unknown" if is_open else "network.fabric",
+        reason=f"{len(nodes)} nodes of {domain} fell silent together: they share a network"
+        + (", and their links are up" if has_light else ""),
+        confidence_ppm=0 if is_open else 700_000,
+        level=UNEXPLAINED + 1,
+        victims=tuple(components.node(name) for name in nodes),
+        proofs=tuple(each.proof for each in silences),
+        missing=(wanted.SWITCH_COUNTERS, wanted.MANAGEMENT_NETWORK),
+        waits_for_steps=not is_open,
     )
 
 

@@ -9,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemesis.processors.catalogue import CATALOGUE
+from nemesis.processors.ecc_model.ecc_model import EccModel
 from nemesis.processors.processor import Processor
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.registry import EVENTS, TELEMETRY
 from tests.attribution_log import Log
+from tests.ecc_log import FILES, MODEL
+from tests.ecc_log import settings as activation
 from tests.strategies import any_of
 from tests.test_attribution_properties import Act, acts, facts_of
 
@@ -66,7 +69,7 @@ class Silent:
         """It has no state."""
 
 
-def facts_for(name: str, actions: list[Act]) -> list[Fact]:
+def facts_for(actions: list[Act], reads: Sequence[str]) -> list[Fact]:
     log = Log(Silent())
     for fact in facts_of([]):
         log.facts.append(fact)
@@ -75,7 +78,6 @@ def facts_for(name: str, actions: list[Act]) -> list[Fact]:
         act(log)
     log.tick(3)
     log.tick(700)
-    reads = CATALOGUE[name][1]().reads
     return [fact for fact in log.facts if fact.kind in reads]
 
 
@@ -94,7 +96,7 @@ def made(name: str) -> Processor:
 def test_a_copy_restored_anywhere_says_the_same_and_any_fact_is_borne(
     name: str, actions: list[Callable[[Log], Any]], data: st.DataObject
 ) -> None:
-    facts = facts_for(name, actions)
+    facts = facts_for(actions, made(name).reads)
     cut = data.draw(st.integers(0, len(facts)))
     whole, first, second = made(name), made(name), made(name)
     expected = written(whole, facts)
@@ -104,3 +106,18 @@ def test_a_copy_restored_anywhere_says_the_same_and_any_fact_is_borne(
     said += written(second, facts[cut:])
     assert said == expected
     assert second.snapshot() == whole.snapshot()
+
+
+@settings(max_examples=25)
+@given(st.lists(st.one_of(acts, odd, odd), max_size=20))
+def test_any_fact_is_borne_by_a_model_at_work(actions: list[Act]) -> None:
+    model, other = EccModel(FILES.get), EccModel(FILES.get)
+    model.configure(activation(MODEL))
+    other.configure(activation(MODEL))
+    facts = facts_for(actions, model.reads)
+    written(model, facts)
+    other.restore(model.snapshot())
+    assert other.snapshot() == model.snapshot()
+    model.reroot(b"")
+    other.reroot(model.root())
+    assert other.root() == model.root() != b""

@@ -5,6 +5,7 @@ import pytest
 from nemesis.schemas.channels import ABSENT, GPU_CHANNELS
 from nemesis.schemas.observed import DeviceStateRead
 from tests.attribution_log import SECOND_NS, Log, cluster, gpu_block, gpu_state_block, xid
+from tests.test_attribution import recovered
 
 MUTE: dict[str, int] = {channel: ABSENT for channel in GPU_CHANNELS}
 WELL: dict[str, int] = {}
@@ -134,3 +135,15 @@ def test_a_rank_that_left_alone_is_named_once_its_node_was_read_and_shows_nothin
             log.tick(5)
         assert named(log) == (["rank/llama/1"] if read else [])
         assert log.last.verdict == ("attributed" if read else "class-only")
+
+
+def test_readings_of_another_gpu_after_a_recovery_are_of_another_fault() -> None:
+    log = cluster("n1", "n2")
+    poll(log, WELL, WELL)
+    log.kernel(xid(79))
+    recovered(log, log.last.incident, 0)
+    poll(log, WELL, WELL, seconds=3)
+    poll(log, WELL, {"dram_ue_count": 1})
+    log.exited(1, exit_code=1)
+    poll(log, WELL, {"dram_ue_count": 1}, seconds=25)
+    assert named(log)[-1] == "gpu/n1/0000:1c:00.0"

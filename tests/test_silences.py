@@ -333,3 +333,20 @@ def test_where_nobody_was_heard_for_two_periods_the_log_is_silent_and_no_node() 
     assert not log.verdicts
     run(log, NODES[1:], 8, period_s=1)
     assert [each.id for each in log.last.culprits] == ["node/n1"]
+
+
+def test_who_does_not_come_back_with_those_that_were_cut_off_with_it_is_named() -> None:
+    log = Log()
+    for at, node in enumerate(NODES):
+        nic = NicDescribed(
+            name="mlx5_0", pci="0000:40:00.0", switch_port=f"port/leaf{at // 4}/{at}"
+        )
+        log.inventory(node, "0000:1b:00.0", "0000:1c:00.0", nics=(nic,))
+    log.submitted(*NODES)
+    run(log, NODES, 10)
+    run(log, NODES[4:], 25)
+    assert not log.last.culprits
+    for node in NODES[1:4]:
+        log.spooled(node)
+    run(log, NODES[1:], 30)
+    assert [each.id for each in log.last.culprits] == ["node/n1"]

@@ -184,7 +184,7 @@ class Attribution:
             case "inventory":
                 self._state.inventory.report(fact.data)
             case "spool":
-                self._state.hearing.spooled(fact.key, fact.log_time_ns)
+                self._state.hearing.spooled(fact.key, fact.log_time_ns, self._state.inventory)
                 placing.unsay_silence(self._state, fact.key)
         return ()
 

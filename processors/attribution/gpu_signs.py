@@ -76,10 +76,7 @@ def _keep(state: State, fact: Fact, support: Support) -> None:
     again = support.name in _AGAIN and any(
         each.component == support.component and each.name in _AGAIN for _, _, each in state.supports
     )
-    apart = incident is not None and support.name in _ALONE | _AGAIN and incident.is_of_network()
-    if incident is not None and support.name in CAUSES and is_elsewhere(incident, node):
-        apart = True
-    if apart:
+    if incident is not None and _is_apart(incident, support, node):
         incident = None
     if incident is None and not fact.late:
         incident = take_apart(state, node, support, fact.id)
@@ -91,6 +88,14 @@ def _keep(state: State, fact: Fact, support: Support) -> None:
         state.supports.append((now_ns, node, support))
     elif incident.take_support(support):
         incident.due_ns = incident.due_ns or now_ns + HOLD_NS
+
+
+def _is_apart(incident: Incident, support: Support, node: str) -> bool:
+    """Whether a reading is of another fault than what is known of its node."""
+    if incident.recovered and all(e.component != support.component for e in incident.supports):
+        return True
+    alone = support.name in _ALONE | _AGAIN and incident.is_of_network()
+    return alone or (support.name in CAUSES and is_elsewhere(incident, node))
 
 
 def _is_mute(support: Support, gpu: str) -> bool:

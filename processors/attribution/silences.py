@@ -79,8 +79,22 @@ class Hearing(msgspec.Struct):
             return self.period_ns.get(node, PERIOD_NS)
         return max(PERIOD_NS, *self.period_ns.values()) if self.period_ns else PERIOD_NS
 
-    def spooled(self, node: str, log_time_ns: int) -> None:
-        """The node was cut off from the log, not silent."""
+    def spooled(self, node: str, log_time_ns: int, inventory: Inventory) -> None:
+        """The node was cut off from the log, not silent.
+
+        Of those below its switches that fell silent with it the silence is measured anew: whoever
+        does not come back either was not only cut off.
+        """
+        uplinks = inventory.uplinks_of(node)
+        for other, last_ns in self.last_ns.items():
+            apart_ns = abs(self.polled_ns.get(other, 0) - self.polled_ns.get(node, 0))
+            if (
+                log_time_ns - last_ns > self._limit_ns(other)
+                and apart_ns <= LATE_PERIODS * self._period_of(other)
+                and not set(uplinks).isdisjoint(inventory.uplinks_of(other))
+            ):
+                self.last_ns[other] = log_time_ns
+                self.told.pop(other, None)
         self.last_ns[node] = log_time_ns
         if node not in self.spooling:
             self.spooling.append(node)

@@ -70,6 +70,8 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     """Cuts that it is judged by."""
     patience: int = 5
     """Stop after so many judgements without a better one, once everything is rounded."""
+    disturbed: float = 0.5
+    """Share of cuts that are shown as of another family."""
     seed: int = 1
 
 
@@ -199,7 +201,9 @@ class Trainer:
             judged = np.arange(begin + RECEPTIVE_STEPS, end, SPARSE_STEPS)
             happened, at_risk = parts(left(np.array(fails), judged))
             own = lives.codes[begin:end, :, gpu].T
-            codes.append(_disturbed(own, random) if data is self._data else own)
+            if data is self._data and random.random() < self.plan.disturbed:
+                own = _disturbed(own, random)
+            codes.append(own)
             events.append(happened)
             risk.append(at_risk)
             weights.append(self._signs[kind])

@@ -18,6 +18,7 @@ from tests.bench import (
     generating,
     page,
     pipeline,
+    predicting,
     recovering,
     replaying,
     scoring,
@@ -26,6 +27,7 @@ from tests.bench.row import Row
 
 SHORT = (
     scoring.measure,
+    predicting.measure,
     recovering.measure,
     attributing.measure,
     pipeline.measure,

@@ -53,7 +53,7 @@ bench: $(VENV)/.dev ## Measure the pipeline and print Table 1, goal beside resul
 bench-long: $(VENV)/.dev ## The soaks: catch-up of 5 million messages within 1 GB
 	@$(BIN)/python -m tests.bench --long
 
-campaign: $(VENV)/.dev ## Fault campaigns, 50 repetitions a cut, 1,000 drawn scenarios, 2,500 quiet node-days, and mutation testing (hours)
+campaign: $(VENV)/.dev ## Fault campaigns, 50 repetitions a cut, 1,000 drawn scenarios, 2,500 quiet node-days, 20,000 GPU-days foreseen, and mutation testing (hours)
 	@$(BIN)/python -m tests.faults.campaign
 
 scenarios: $(VENV)/.dev ## Every scenario with ten seeds, in virtual time (two minutes); `python -m tests.scenarios --speed 4` on the wire

@@ -9,11 +9,19 @@ hash into FIRST_MODEL; a cell that has an activation keeps the one that it names
 from importlib.resources import files
 from typing import Final
 
+SUFFIX: Final = ".msgpack"
 FIRST_MODEL: Final = ""
 """What a new cell is activated with; empty: none is good enough to be shipped yet."""
 
 
+def latest() -> str:
+    """What is judged where no model is named: FIRST_MODEL, else one that is here; "": none is."""
+    folder = files("nemesis.processors.ecc_model").joinpath("weights")
+    names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    return FIRST_MODEL or max((name.removesuffix(SUFFIX) for name in names), default="")
+
+
 def shipped(sha256: str) -> bytes | None:
     """The file of a model, None where this release does not have it."""
-    file = files("nemesis.processors.ecc_model").joinpath("weights", f"{sha256}.msgpack")
+    file = files("nemesis.processors.ecc_model").joinpath("weights", f"{sha256}{SUFFIX}")
     return file.read_bytes() if file.is_file() else None

@@ -15,7 +15,7 @@ import numpy as np
 from nemesis.processors.ecc_model.channels import STEP_NS
 from nemesis.processors.ecc_model.inputs import INPUTS, Codes
 from nemesis.processors.ecc_model.model import RECEPTIVE_STEPS, Model, load_model
-from nemesis.processors.ecc_model.shipped import FIRST_MODEL, shipped
+from nemesis.processors.ecc_model.shipped import latest, shipped
 from nemesis.schemas.errors import NemesisError
 from nemesis.sim.prediction.alarms import Costs
 from nemesis.sim.prediction.evaluation import Drawing, Evaluation, evaluate, of_log
@@ -106,13 +106,14 @@ def named(path: Path | None) -> Named:
         NoSuchScoreError: none is shipped.
     """
     if path is None:
-        raw = shipped(FIRST_MODEL) if FIRST_MODEL else None
-        if raw is None:
+        digest = latest()
+        own = shipped(digest)
+        if own is None:
             raise NoSuchScoreError(
-                "this release activates no failure model",
+                "this release ships no failure model",
                 hint="train one: nemesis ecc train FOLDER; name it: --model FOLDER/model.msgpack",
             )
-        return Named(load_model(raw), FIRST_MODEL)
+        return Named(load_model(own), digest)
     raw = path.read_bytes()
     state = path.with_name("state.pt")
     return Named(load_model(raw), sha256(raw).hexdigest(), state if state.is_file() else None)

@@ -5,6 +5,7 @@ seen of them; each life carries the GPU-days that it stands for, and every figur
 them. A seed belongs to one split, so a GPU does.
 """
 
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -41,13 +42,43 @@ def draw_set(
     Raises:
         BadPrecursorsError: no such split.
     """
+    own = precursors.of(precursors.named(split), mix)
+    rates = kinds_of(own, mix)
+    plan = [kind for kind in rates for _ in range(each)] + [QUIET] * quiet
+    together = _lived(split, precursors, own, plan, seed)
+    counts = {kind: together.kinds.count(kind) for kind in set(together.kinds)}
+    shares = rates | {QUIET: _quiet_rate(own, rates)}
+    weights = np.array([shares[kind] / counts[kind] for kind in together.kinds])
+    return DataSet(split=split, lives=together, weights=weights)
+
+
+def draw_fleet(split: str, precursors: Precursors, *, count: int, seed: int) -> DataSet:
+    """So many lives as often as they happen, each of which stands for itself.
+
+    Raises:
+        BadPrecursorsError: no such split.
+    """
+    own = precursors.of(precursors.named(split))
+    rates = kinds_of(own, "honest")
+    shares = rates | {QUIET: _quiet_rate(own, rates)}
+    plan = Random(f"{seed}/fleet").choices([*shares], [*shares.values()], k=count)
+    lives = _lived(split, precursors, own, plan, seed)
+    return DataSet(split=split, lives=lives, weights=np.ones(count))
+
+
+def _quiet_rate(precursors: Precursors, rates: Mapping[str, float]) -> float:
+    """Lives in a million GPU-days in which nothing happens."""
+    return MILLION * MINUTES_A_DAY / precursors.life.minutes - sum(rates.values())
+
+
+def _lived(
+    split: str, precursors: Precursors, own: Precursors, plan: Sequence[str], seed: int
+) -> Lives:
+    """Lives of these kinds, over the families of a split in turn."""
     assert 0 <= seed < SEEDS_PER_SPLIT
     about = precursors.named(split)
     number = precursors.split.index(about)
-    own = precursors.of(about, mix)
     steps = own.life.minutes * STEPS_A_MINUTE
-    rates = kinds_of(own, mix)
-    plan = [kind for kind in rates for _ in range(each)] + [QUIET] * quiet
     lives: list[Lives] = []
     for at, family in enumerate(about.families):
         world_seed = (number * SEEDS_PER_SPLIT + seed) * 16 + at
@@ -64,11 +95,7 @@ def draw_set(
                 ce_days=about.ce_days,
             )
         )
-    together = _joined(lives)
-    counts = {kind: together.kinds.count(kind) for kind in set(together.kinds)}
-    rest = MILLION * MINUTES_A_DAY / own.life.minutes - sum(rates.values())
-    weights = np.array([rates.get(kind, rest) / counts[kind] for kind in together.kinds])
-    return DataSet(split=split, lives=together, weights=weights)
+    return _joined(lives)
 
 
 def kinds_of(precursors: Precursors, mix: Mix) -> dict[str, float]:

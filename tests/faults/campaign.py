@@ -1,8 +1,9 @@
 """`make campaign`: every cut fifty times, servers killed by the hundred, thousands of seeds.
 
 Then all that can happen to four ranks that change their group (membership_model.py), scenarios that
-nobody wrote (vary.py), 2,500 quiet node-days (quiet.py), then mutants. Hours on two cores, so each
-part can be run alone (`--only seeds`), and `--quick` shows in minutes that the campaign works.
+nobody wrote (vary.py), 2,500 quiet node-days (quiet.py), 20,000 GPU-days under the failure model
+(needless_days.py), then mutants. Hours on two cores, so each part can be run alone (`--only
+seeds`), and `--quick` shows in minutes that the campaign works.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from tests.faults import test_simulated
 from tests.membership_model import BrokenPromiseError, Budget, begin, explore
 from tests.varied_runs import run_varied
 
-PARTS = ("seeds", "faults", "membership", "scenarios", "quiet", "mutants")
+PARTS = ("seeds", "faults", "membership", "scenarios", "quiet", "needless", "mutants")
 LARGE = (
     (2, Budget(kills=2, predictions=1, breaks=1)),
     (3, Budget(kills=1, breaks=1, steps=1)),
@@ -87,6 +88,12 @@ def quiet(node_days: int) -> int:
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
+def needless(gpu_days: int) -> int:
+    """Healthy GPUs under the shipped failure model: how many would be taken out?"""
+    command = [sys.executable, "-m", "tests.needless_days", "--gpu-days", str(gpu_days)]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
 def mutants(*what: str) -> int:
     """Mutation testing of healer and runner, or of these files."""
     command = [sys.executable, "-m", "tests.mutation", *what]
@@ -106,6 +113,7 @@ def main() -> None:
         "membership": lambda: membership(*(LARGE[:1] if quick else LARGE)),
         "scenarios": lambda: run_varied(first_seed, 20 if quick else 1000),
         "quiet": lambda: quiet(30 if quick else 2500),
+        "needless": lambda: needless(200 if quick else 20_000),
         "mutants": lambda: mutants(*(["processors/healer/replicas.py"] if quick else [])),
     }
     failed = sum(parts[name]() for name in arguments.only or PARTS)

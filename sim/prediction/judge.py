@@ -53,7 +53,7 @@ class Asked(msgspec.Struct, kw_only=True, frozen=True):
     each: int
     quiet: int
     seed: int
-    learnt: int = 40
+    learnt: int = 60
     gru: Path | None = None
     log: Path | None = None
     ledger: Path | None = None

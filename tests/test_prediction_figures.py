@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nemesis.processors.ecc_model.model import HORIZONS_S, LOGITS, UNIT
 from nemesis.sim.prediction.alarms import Alarms, Costs, alarms, poisson_at_most
-from nemesis.sim.prediction.calibrate import hazard_tables, isotonic
+from nemesis.sim.prediction.calibrate import hazard_tables, isotonic, pooled
 from nemesis.sim.prediction.figures import (
     as_drawn,
     average_precision,
@@ -197,9 +197,16 @@ def test_a_curve_ends_where_everything_is_said() -> None:
 def test_pooled_rates_rise_and_keep_every_event(pairs: list[tuple[int, int]]) -> None:
     positives = np.array([min(pair) for pair in pairs], float)
     totals = np.array([max(pair) for pair in pairs], float)
-    rates = isotonic(positives, totals)
+    rates = pooled(positives, totals).rates
     assert (np.diff(rates) >= 0).all()
     assert float((rates * totals).sum()) == pytest.approx(positives.sum())
+
+
+def test_a_few_lives_never_make_a_certainty_however_many_steps_they_have() -> None:
+    places, happened = np.repeat([0, 1], 900), np.repeat([False, True], 900)
+    lives = np.arange(1_800) // 300
+    rates = isotonic(places, happened, np.ones(1_800), lives, 2)
+    assert rates.tolist() == [0.0, 0.75]
 
 
 def test_tables_hold_the_hazard_of_those_at_risk_and_claim_no_certainty_of_health() -> None:
@@ -208,8 +215,8 @@ def test_tables_hold_the_hazard_of_those_at_risk_and_claim_no_certainty_of_healt
     events[0, 1_000:1_250] = True
     risk = np.ones(logits.shape, bool)
     risk[1:, 1_000:1_250] = False
-    raw = hazard_tables(logits, events, risk, np.ones(2_000))
+    raw = hazard_tables(logits, events, risk, np.ones(2_000), np.arange(2_000))
     tables = np.frombuffer(raw, "<i4").reshape(-1, LOGITS)
-    assert tables[0, LOGITS // 2 + 100] == pytest.approx(UNIT / 4, rel=1e-6)
+    assert tables[0, LOGITS // 2 + 100] == pytest.approx(UNIT / 4 * 250 / 251, rel=1e-6)
     assert tables[0, LOGITS // 2 - 100] == pytest.approx(UNIT * 0.5 / 2_000, rel=1e-3)
     assert (np.diff(tables, axis=1) >= 0).all()

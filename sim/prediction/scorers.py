@@ -46,7 +46,7 @@ class Calibrated:
         steps = judged(data)
         ranks = ranker(data, steps)
         self._tables: Final = [
-            chances_of(ranks[head], steps.positive[head], steps.weights) for head in HEADS
+            chances_of(ranks[head], steps.positive[head], steps) for head in HEADS
         ]
 
     def __call__(self, data: DataSet) -> Scored:
@@ -60,12 +60,10 @@ class Calibrated:
         return found
 
 
-def chances_of(ranks: Ints, positive: Flags, weights: Floats) -> tuple[Ints, Ints]:
+def chances_of(ranks: Ints, positive: Flags, steps: Scored) -> tuple[Ints, Ints]:
     """(ranks that were seen, the chance of each in ppm)."""
-    known, group = np.unique(ranks, return_inverse=True)
-    totals = np.bincount(group, weights).astype(np.float64)
-    positives = np.bincount(group, weights * positive).astype(np.float64)
-    rates = isotonic(positives, totals)
+    known, places = np.unique(ranks, return_inverse=True)
+    rates = isotonic(places, positive, steps.weights, steps.gpus, len(known))
     return known, np.floor(rates * PPM + 0.5).astype(np.int64)
 
 

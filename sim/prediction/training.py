@@ -268,7 +268,7 @@ def frozen(network: FloatNetwork, calibration: DataSet, *, data_sha256: str, car
     events, risk = parts(found.until)
     logits: Ints = found.logits.astype(np.int64)
     return msgspec.structs.replace(
-        model, hazards=hazard_tables(logits, events, risk, found.weights), shares=shares
+        model, hazards=hazard_tables(logits, events, risk, found.weights, found.gpus), shares=shares
     )
 
 

@@ -17,6 +17,7 @@ from nemesis.sim.telemetry.draws import Flags, Ints
 Floats = NDArray[np.float64]
 _AT: Final = {name: at for at, name in enumerate(INPUTS)}
 RIDGE: Final = 1e-3
+LEARNT_MAX: Final = 60_000  # steps, evenly drawn; more of the same lives say nothing new
 ROUNDS: Final = 15  # of Newton's method; it settles after about ten
 
 
@@ -72,4 +73,6 @@ class Line:
 
 def fitted_line(data: DataSet, found: Scored, head: int) -> Line:
     """The line that foresees failures within a horizon best on a data set."""
-    return Line(shown(data, found), found.positive[head], found.weights)
+    few = np.arange(0, len(found.gpus), 1 + len(found.gpus) // LEARNT_MAX)
+    codes = data.lives.codes[found.steps[few], :, found.gpus[few]].astype(np.int64)
+    return Line(codes, found.positive[head][few], found.weights[few])

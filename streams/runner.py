@@ -116,10 +116,7 @@ class Runner:
             self._opened.set()
 
     async def _tell_started(self) -> None:
-        while self._started:
-            lane = self._started[0]
-            if lane.is_reading_again:
-                return
+        for lane in [each for each in self._started if not each.is_reading_again]:
             await self._say(
                 lane,
                 ProcessorStarted(
@@ -133,7 +130,7 @@ class Runner:
                     missed_count=lane.missed_count,
                 ),
             )
-            self._started.pop(0)
+            self._started.remove(lane)
 
     async def _read(self) -> None:
         """Read for all lanes that are open; start over, further back, when another one opens."""

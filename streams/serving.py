@@ -29,6 +29,8 @@ from nemesis.streams.server import ANY_PORT, Server, state_folder
 from nemesis.streams.supervisor import Supervisor
 
 START_TIMEOUT_S: Final = 120.0  # a long log may have to be read again before a copy is there
+NOT_AWAITED: Final = frozenset({"ecc_model"})
+"""It may lack its model, or read half an hour again: recovery must not wait for a forecast."""
 BY: Final = "serve"
 REASON: Final = "the first version of this processor in this log"
 
@@ -93,7 +95,8 @@ async def serving(
         names = sorted(CATALOGUE)
         host = "" if server else socket.gethostname()
         await enter(Supervisor(crew.commands(place, names, cell=cell, copies=copies, host=host)))
-        await crew.until_started(reader, names, from_seq=from_seq, timeout_s=START_TIMEOUT_S)
+        awaited = [name for name in names if name not in NOT_AWAITED]
+        await crew.until_started(reader, awaited, from_seq=from_seq, timeout_s=START_TIMEOUT_S)
         yield Serving(
             cell=cell,
             url=without_password(place.url),

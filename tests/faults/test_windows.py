@@ -18,7 +18,7 @@ from tests.ecc_log import FILES, MODEL, NONE, Nodes, quiet, watched
 from tests.faults import traffic
 from tests.faults.memory_log import Faults, MemoryLog
 from tests.faults.oracle import judge, recorded, started
-from tests.faults.processors import Looking, LookingNext
+from tests.faults.processors import Counting, Looking, LookingNext
 from tests.faults.test_simulated import CPU_S_MAX, SEEDS, Copy, in_turn, play
 from tests.faults.virtual_time import run
 
@@ -154,6 +154,27 @@ def test_a_copy_killed_again_and_again_in_half_an_hour_says_what_an_undisturbed_
         judge(log.records, {"ecc_model": {1: lambda: EccModel(FILES.get)}})
         assert len(recorded(log.records, "ecc_model")) == 3
         assert copy.lives > 10
+        living.cancel()
+
+    run(main(), cpu_s_max=CPU_S_MAX)
+
+
+def test_who_reads_again_does_not_keep_others_from_saying_that_they_are_at_work(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        log = begun()
+        log.append(traffic.activation("counting", 1))
+        copy = Copy(log, Faults(1), tmp_path, Looking, Counting)
+        living = asyncio.ensure_future(copy.live())
+        for each in in_turn(1, 400):
+            log.append(each)
+            await asyncio.sleep(0.1)
+        copy.kill()
+        await asyncio.sleep(10)
+        told = [each.name for each in started(log.records, "processor_started")]
+        assert sorted(told) == ["counting", "counting", "looking", "looking"]
+        judge(log.records, {"counting": {1: Counting}})
         living.cancel()
 
     run(main(), cpu_s_max=CPU_S_MAX)

@@ -151,3 +151,29 @@ def test_one_link_that_flaps_is_named_and_several_are_not(tmp_path: Path) -> Non
 def test_a_line_without_end_is_read_like_any_other(tmp_path: Path, line: str) -> None:
     ended = "training finished successfully\n"
     assert told(tmp_path, log=f"{line}\n{ended}").verdict in ("no-fault", "insufficient")
+
+
+BUILDS = " > building shuffle index with split [0, 4096) and [4096, 5120) ...\n"
+WAITED = (
+    "RuntimeError: [1] is setting up NCCL communicator and retreiving ncclUniqueId from [0] via"
+    " c10d key-value store by key '0', but store->get('0') got error: Socket Timeout\n"
+)
+BAR = "Running tokenizer on dataset: {done}%|####  | 383700/433643 [29:5{at}<03:25, 2432.70 it/s]\n"
+
+
+def test_rank_0_that_builds_an_index_keeps_the_others_waiting(tmp_path: Path) -> None:
+    others = "".join(HUNG.format(r=r) for r in (1, 2, 3))
+    answer = told(tmp_path, log=BUILDS + others)
+    assert summary(answer)[1:] == ("app.timeout", ["rank/job/0"])
+    # of whom nothing is known may only have printed nothing, and rank 0 that gave up waited, too
+    assert summary(told(tmp_path, log=others))[2] == []
+    with_0 = "".join(HUNG.format(r=r) for r in (0, 1, 3))
+    assert summary(told(tmp_path, log=BUILDS + with_0))[2] == []
+
+
+def test_who_did_not_begin_a_communicator_is_named_with_what_it_did(tmp_path: Path) -> None:
+    assert summary(told(tmp_path, log=WAITED)) == ("class-only", "app.stall", [])
+    bars = "".join(BAR.format(done=80 + at, at=at) for at in range(5))
+    answer = told(tmp_path, log=bars + WAITED)
+    assert summary(answer)[1:] == ("app.timeout", ["rank/job/0"])
+    assert [each.line for each in answer.evidence if "84%" in each.text] == [5]

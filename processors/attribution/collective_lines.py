@@ -34,6 +34,11 @@ _MISSING: Final = re.compile(
     r"|[Rr]anks? ([\d, ]+?) failed to pass monitoredBarrier"
 )
 _CULPRIT: Final = re.compile(r"Culprit rank (\d+); Error type: (\w+)")
+# of a communicator the lowest rank makes the id; ProcessGroupNCCL.cpp, older releases misspell it
+_STORE_WAIT: Final = re.compile(
+    r"\[(\d{1,7})\] is setting up NCCL communicator and retr(?:ei|ie)ving ncclUniqueId from"
+    r" \[(\d{1,7})\].*(?:[Tt]imeout|timed out)"
+)
 _NEVER: Final = re.compile(r"rank (\d+): .*?(\d+) never (?:created|enqueued)")
 
 
@@ -62,6 +67,13 @@ def call_differs(text: str) -> LogMessage | None:
         return None
     calls = [f"{m[1]} {m[3].lower()} [{m[4] or ''}]" for m in _FINGERPRINT.finditer(text)]
     return LogMessage("call_differs", what="; ".join(calls)[:400] or text[:120])
+
+
+def store_wait(text: str) -> LogMessage | None:
+    """A rank that waited in vain for another one to begin their communicator."""
+    if (match := _STORE_WAIT.search(text)) is None:
+        return None
+    return LogMessage("store_wait", rank_of(match[1]), number=rank_of(match[2]))
 
 
 def launched(text: str) -> LogMessage | None:

@@ -13,6 +13,7 @@ LogKind = Literal[
     "group_state",
     "call_differs",
     "stuck_in_host",
+    "store_wait",
     "communicator",
     "launched",
     "missing_rank",

@@ -21,6 +21,7 @@ _READ: Final = (
     collective_lines.timeout,
     collective_lines.group_state,
     collective_lines.call_differs,
+    collective_lines.store_wait,
     collective_lines.launched,
     network_lines.network,
     network_lines.adapters,

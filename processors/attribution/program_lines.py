@@ -57,6 +57,7 @@ _FINISHED: Final = re.compile(
     r"|\b(?:JobState|State)=COMPLETED\b|\bOut of bounds values : 0 OK|\bSUCCEEDED\b|\d+ passed\b"
 )
 _TOOK: Final = re.compile(r"\b(\d{1,6}(?:\.\d+)?) ?(s|secs?|seconds|min|minutes)\b", re.IGNORECASE)
+_BAR_TOOK: Final = re.compile(r"\[(?:(\d{1,4}):)?(\d{1,2}):(\d{2})<")  # tqdm: elapsed<remaining
 _GPU_LOST: Final = re.compile(
     r"GPU ?(?:at )?(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?).*"
     r"(?:GPU is lost|fallen off the bus|Unknown Error)",
@@ -95,6 +96,8 @@ def activity(text: str) -> LogMessage | None:
     took = _TOOK.search(text)
     scale = 60 if took and took[2].lower().startswith("min") else 1
     took_ns = int(float(took[1]) * scale * 1e9) if took else 0
+    if bar := _BAR_TOOK.search(text):
+        took_ns = (int(bar[1] or 0) * 3600 + int(bar[2]) * 60 + int(bar[3])) * 1_000_000_000
     return LogMessage("activity", value_ns=took_ns, what=text[:120])
 
 

@@ -21,6 +21,7 @@ _KINDS: Final = (
     "trouble",
     "severe",
     "follower",
+    "store_wait",
     "peer_closed",
     "group_state",
     "device_error",

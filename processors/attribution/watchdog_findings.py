@@ -15,12 +15,12 @@ from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import (
     CALLS_DIFFER,
     RANK_STUCK,
-    STAGE_SLOW,
     UNEXPLAINED,
     Finding,
 )
 from nemesis.processors.attribution.report_rules import proofs, proofs_of, shown
 from nemesis.processors.attribution.reports import Said, Told
+from nemesis.processors.attribution.stage_findings import judge_stages
 from nemesis.schemas import components
 
 FEW_SHARE: Final = 4  # more than a quarter of the ranks out of step: nobody knows which side is
@@ -33,7 +33,7 @@ _UNEVEN: Final = frozenset(
 
 def judge_watchdogs(told: Told) -> list[Finding]:
     """What timeouts, fingerprints and positions prove."""
-    found = [_differing(told), _analysed(told), *_behind(told), _busy(told)]
+    found = [_differing(told), _analysed(told), *_behind(told), *judge_stages(told)]
     known = [each for each in found if each is not None]
     if not known:
         alone = _timed_out(told) or _stuck_in_host(told)
@@ -228,44 +228,6 @@ def _stalled(job: str, ranks: Sequence[int], said: list[tuple[Said, str]]) -> Fi
         culprits=tuple(sorted(components.rank(job, rank) for rank in ranks)),
         proofs=proofs_of(said),
         missing=(wanted.PYTHON_STACK,),
-    )
-
-
-def _busy(told: Told) -> Finding | None:
-    """A rank that was busy for longer than the others' limit, and gave up nothing."""
-    timed = _latest(told.of("timeout"))
-    if not timed:
-        return None
-    limit_ns = min(each.message.value_ns for each in timed.values())
-    # what was over before they gave up did not keep them waiting
-    first_ns = min(each.at_ns for each in told.of("timeout"))
-    stages = [
-        each
-        for each in told.of("activity")
-        if each.rank >= 0
-        and each.rank not in timed
-        and each.message.value_ns > limit_ns > 0
-        and each.at_ns >= first_ns
-    ]
-    ranks = sorted({each.rank for each in stages})
-    if len(ranks) != 1:
-        return None
-    begun = [e for e in told.of("activity") if e.rank == ranks[0] and e not in stages]
-    seconds = max(each.message.value_ns for each in stages) // 1_000_000_000
-    return Finding(
-        verdict="attributed",
-        fault_class="app.timeout",
-        reason=f"rank {ranks[0]} of {told.job} was busy for {seconds} s, the others gave up waiting"
-        f" after {limit_ns // 1_000_000_000} s",
-        confidence_ppm=850_000,
-        level=STAGE_SLOW,
-        culprits=(components.rank(told.job, ranks[0]),),
-        victims=tuple(sorted(components.rank(told.job, rank) for rank in timed)),
-        proofs=proofs_of(
-            [(each, "longer than the others' limit") for each in stages]
-            + [(each, "what it was busy with") for each in begun[:2]]
-            + [(each, "gave up waiting") for each in timed.values()]
-        ),
     )
 
 

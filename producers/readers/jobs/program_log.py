@@ -117,6 +117,11 @@ _ACTIVITY: Final = re.compile(
     re.IGNORECASE,
 )
 """A stage of a program that the others may have to wait for."""
+_BAR: Final = re.compile(
+    r"\b(?:tokeniz|preprocess|dataset|load|download|index|sav|eval|validat|compil)\w*\b.*\d%\|",
+    re.IGNORECASE,
+)
+"""tqdm's bar of such a stage. A bar is drawn again and again: the last one of a row counts."""
 
 
 def nccl_host(text: str) -> str:
@@ -132,10 +137,14 @@ class ProgramLog:
         self.known = False
         self._seen: dict[tuple[str, int, str], None] = {}
         self._unknown_left = unknown_max
+        self._bar: TextLine | None = None
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A line of a kind that may matter."""
         source = _source(line.text)
+        if source is None and _BAR.search(line.text):
+            self.known, self._bar = True, line
+            return ()
         if source is None:
             if self._unknown_left <= 0 or not _tells_its_end(line.text):
                 return ()
@@ -148,6 +157,14 @@ class ProgramLog:
             return ()
         if len(self._seen) < SEEN_MAX:
             self._seen[key] = None
+        return [*self.end(), self._note(line, source)]
+
+    def end(self) -> Iterable[Note]:
+        """The bar that was drawn last."""
+        bar, self._bar = self._bar, None
+        return () if bar is None else [self._note(bar, "program")]
+
+    def _note(self, line: TextLine, source: LogSource) -> Note:
         written = LogLineWritten(
             **unplaced(line.host),
             source=source,
@@ -155,11 +172,7 @@ class ProgramLog:
             rank=line.rank,
             pid=line.pid,
         )
-        return [note(line, written)]
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
-        return ()
+        return note(line, written)
 
     def _take_host(self, line: TextLine) -> None:
         if match := _NCCL_PREFIX.search(line.text):

@@ -177,3 +177,21 @@ def test_who_did_not_begin_a_communicator_is_named_with_what_it_did(tmp_path: Pa
     answer = told(tmp_path, log=bars + WAITED)
     assert summary(answer)[1:] == ("app.timeout", ["rank/job/0"])
     assert [each.line for each in answer.evidence if "84%" in each.text] == [5]
+
+
+def test_what_drivers_print_of_ending_programs_is_no_second_fault_in_a_bundle(
+    tmp_path: Path,
+) -> None:
+    stopped = (
+        "May 02 08:20:02 n2 kernel: NVRM: Xid (PCI:0000:1a:00): 43, pid=7, name=python3, Ch 8\n"
+        "May 02 08:20:02 n2 kernel: NVRM: Xid (PCI:0000:1b:00): 45, pid=8, name=python3, Ch 8\n"
+    )
+    assert told(tmp_path, n2=stopped).fault_class == "app.program"
+    broken = (
+        "May 02 08:{at}:01 n1 kernel: mlx5_core 0000:41:00.0: poll_health:852:(pid 0): device's"
+        " health compromised - reached miss count\n"
+    )
+    answer = told(tmp_path, n1=broken.format(at=10))
+    assert (summary(answer)[2], answer.others) == (["nic/n1/0000:41:00.0"], [])
+    # a part that failed afterwards ended nobody before
+    assert len(told(tmp_path, n1=broken.format(at=50)).others) == 1

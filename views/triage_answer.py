@@ -10,6 +10,8 @@ from typing import Final
 import msgspec
 
 from nemesis.processors.attribution import wanted
+from nemesis.processors.attribution.kernel_messages import parse
+from nemesis.processors.attribution.kernel_rules import FALLOUT_XIDS
 from nemesis.processors.healer.playbooks import triage_recovery
 from nemesis.schemas.codes import Action, ComponentKind, FaultClass, Verdict
 from nemesis.schemas.decided import RecoveryDecided, RecoveryWithheld
@@ -116,12 +118,15 @@ def newest_verdicts(conclusions: Sequence[object]) -> list[FaultAttributed]:
         if isinstance(each, FaultAttributed):
             newest[each.incident] = each
     named = {job for each in newest.values() if each.verdict == "attributed" for job in each.jobs}
+    broken_ns = [each.at_ns for each in newest.values() if _names_a_part(each)]
     # what was refuted is no incident any more; equals stay in the order in which they began
     return sorted(
         (
             each
             for each in newest.values()
-            if each.verdict != "no-fault" and not _follows(each, named)
+            if each.verdict != "no-fault"
+            and not _follows(each, named)
+            and not (broken_ns and min(broken_ns) <= each.at_ns and _is_fallout(each))
         ),
         key=lambda each: (
             _WEIGHT[each.verdict],
@@ -139,6 +144,24 @@ def _follows(verdict: FaultAttributed, named: set[str]) -> bool:
     told_by_ranks = bool(kinds) and kinds <= {"log", "collective"}
     return (
         verdict.verdict == "insufficient" and told_by_ranks and not named.isdisjoint(verdict.jobs)
+    )
+
+
+def _names_a_part(verdict: FaultAttributed) -> bool:
+    return verdict.verdict == "attributed" and verdict.fault_class != "app.program"
+
+
+def _is_fallout(verdict: FaultAttributed) -> bool:
+    """Whether all that it rests on is what drivers print of any process that ends in its work.
+
+    Of a live job's nodes attribution knows that they belong together; of nodes in a bundle it does
+    not, and after a part failed their words need no program at fault.
+    """
+    told = [parse(each.text) for each in verdict.evidence]
+    return (
+        verdict.fault_class == "app.program"
+        and bool(told)
+        and all(each is not None and each.code in FALLOUT_XIDS for each in told)
     )
 
 

@@ -65,7 +65,13 @@ class Attempting:
             await self._withdraw(why, claim)
             return
         standing = self._claims.jobs[self._decision.job]
-        plan = plan_of(self._decision, standing, self._channel.boot_ids)
+        plan = plan_of(
+            self._decision,
+            standing,
+            self._channel.boot_ids,
+            stores=self._channel.stores,
+            at_boundary=self._claims.at_boundary(self._decision),
+        )
         nodes = nodes_of(self._decision, standing)
         async with asyncio.TaskGroup() as tasks:
             senders = [tasks.create_task(self._tell(node, plan)) for node in nodes]

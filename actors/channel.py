@@ -49,6 +49,8 @@ class Channel:
         order, or None while they are not known; `on_said` gets what agents say, asked or not;
         `on_change`: some state is newer."""
         self.boot_ids: Final[dict[str, str]] = {}
+        self.stores: Final[dict[str, str]] = {}
+        """Per node, `host:port` where memberships can meet."""
         self._connection: Final = connection
         self._ranks_of: Final = ranks_of
         self._plans_for: Final = plans_for
@@ -103,6 +105,8 @@ class Channel:
         if number <= self._newest.get(place, (0, 0)):
             return
         self._newest[place] = number
+        if report.store:
+            self.stores[report.node] = report.store
         self._hear(report)
 
     async def _hear_hello(self, message: Msg) -> None:

@@ -158,6 +158,18 @@ class Claims:
         first_epoch = standing.epoch + isinstance(decision, RecoveryDecided)
         return f"the job is in epoch {standing.epoch}" if decision.epoch < first_epoch else ""
 
+    def at_boundary(self, decision: Effective) -> bool:
+        """Whether a membership is for ranks that all train on: nobody was told to hold before."""
+        if isinstance(decision, QuiesceDecided) or decision.started:
+            return False
+        known = self._decisions.get(decision.job, {}).values()
+        return not any(
+            isinstance(each.decision, QuiesceDecided)
+            and each.decision.epoch == decision.epoch - 1
+            and _is_effective(each)
+            for each in known
+        )
+
     def plans_in_force(self, job: str) -> list[Effective]:
         """Decisions whose plans an agent of this job must know: those in force and those begun."""
         standing = self.jobs[job]

@@ -112,7 +112,13 @@ class JobActor:
         if not self._caught_up:
             return None
         plans = [
-            plan_of(decision, standing, self._channel.boot_ids)
+            plan_of(
+                decision,
+                standing,
+                self._channel.boot_ids,
+                stores=self._channel.stores,
+                at_boundary=self.claims.at_boundary(decision),
+            )
             for job, standing in self.claims.jobs.items()
             for decision in self.claims.plans_in_force(job)
             if node in nodes_of(decision, standing)

@@ -28,11 +28,26 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Ranks whose process is on its way: it imports, loads its state, connects."""
 
 
-def plan_of(decision: Effective, standing: Standing, boot_ids: Mapping[str, str]) -> Plan:
-    """The plan that carries a decision out; `boot_ids` of the nodes that were heard of."""
+def plan_of(
+    decision: Effective,
+    standing: Standing,
+    boot_ids: Mapping[str, str],
+    *,
+    stores: Mapping[str, str] = {},
+    at_boundary: bool = False,
+) -> Plan:
+    """The plan that carries a decision out; `boot_ids`, `stores`: of the nodes that were heard of.
+
+    The members meet at the store of the first of them whose node has one and has not failed.
+    """
     job = standing.submitted
     held = isinstance(decision, QuiesceDecided)
     members = standing.members if isinstance(decision, QuiesceDecided) else decision.members
+    placements = placements_of(decision, standing)
+    home = homes(standing, placements) if stores else {}
+    failed = () if isinstance(decision, QuiesceDecided) else decision.nodes_out
+    places = (home[rank] for rank in parse_ranks(members) if home)
+    store = next((stores[node] for node in places if node in stores and node not in failed), "")
     return Plan(
         job=job.job,
         epoch=decision.epoch,
@@ -40,18 +55,25 @@ def plan_of(decision: Effective, standing: Standing, boot_ids: Mapping[str, str]
         decision=decision.decision,
         members=members,
         world=len(parse_ranks(members)),
-        fenced=format_ranks(
-            decision.dead_ranks if isinstance(decision, QuiesceDecided) else decision.removed_ranks
-        ),
+        # who leaves at a boundary has its part in the last step, and ends by itself
+        fenced="" if at_boundary and not held else format_ranks(_ended(decision)),
         started="" if isinstance(decision, QuiesceDecided) else decision.started,
         state_from="memory" if isinstance(decision, QuiesceDecided) else decision.state_from,
-        placements=placements_of(decision, standing),
+        placements=placements,
         issued_ns=decision.at_ns,
         deadline_ns=decision.deadline_ns,
         boot_ids={node: boot_ids[node] for node in sorted(boot_ids)},
         on_log_loss=_on_log_loss(job.on_log_loss),
         grace_ns=job.grace_ns,
+        at_boundary=at_boundary and not held,
+        store="" if held else store,
     )
+
+
+def _ended(decision: Effective) -> tuple[int, ...]:
+    if isinstance(decision, QuiesceDecided):
+        return decision.dead_ranks
+    return decision.removed_ranks
 
 
 def placements_of(decision: Effective, standing: Standing) -> tuple[Placement, ...]:

@@ -130,6 +130,28 @@ def test_a_swap_is_planned_for_the_nodes_of_before_and_after() -> None:
     assert homes(standing, plan.placements)[3] == "s0"
 
 
+def test_who_was_told_to_hold_goes_on_at_once_and_meets_where_a_member_stays() -> None:
+    cell = recovering(nodes=("n0", "n1", "n2", "n3"))
+    claims = read(cell)
+    [due] = claims.due()
+    stores = {"n1": "n1:1", "n2": "n2:2"}
+    plan = plan_of(due.decision, claims.jobs["llama"], {}, stores=stores)
+    assert not claims.at_boundary(due.decision)
+    assert isinstance(due.decision, RecoveryDecided)
+    assert plan.store == ("n2:2" if "n1" in due.decision.nodes_out else "n1:1")
+
+
+def test_where_nothing_has_failed_yet_members_go_on_at_the_end_of_a_step() -> None:
+    cell = Cell(policy=ACT)
+    cell.submit(nodes=("n0", "n1", "n2", "n3"))
+    cell.predict("act", 3)
+    claims = read(cell)
+    [due] = claims.due()
+    assert claims.at_boundary(due.decision)
+    plan = plan_of(due.decision, claims.jobs["llama"], {}, at_boundary=True)
+    assert (plan.at_boundary, plan.members, plan.fenced) == (True, "0-2,4-7", "")
+
+
 @settings(max_examples=100)
 @given(JOBS, st.lists(STEP, max_size=30), st.booleans())
 def test_at_most_one_decision_of_a_job_is_due_and_never_a_void_or_shadow_one(

@@ -4,13 +4,19 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nemesis.actors.agent.agent import Agent
+from nemesis.actors.agent.launch import Launch
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
+from nemesis.schemas.observed import ProcessExited
+from nemesis.schemas.plans import Plan
+from nemesis.streams.side_by_side import background
 from tests.training.cell import TrainingCell, training_cell
 
 STEPS = 30
@@ -76,6 +82,56 @@ def test_a_killed_rank_costs_no_step_and_the_rest_trains_on_as_if_it_had_left(
     recovery = next(each for each in events if isinstance(each, RecoveryDecided))
     assert (hold.dead_ranks, recovery.action) == ((victim,), "shrink")
     assert recovery.removed_ranks == (victim,)
+
+
+@pytest.mark.timeout(300)
+def test_who_is_to_leave_at_a_boundary_leaves_and_nobody_loses_a_step(tmp_path: Path) -> None:
+    async def run() -> Agent:
+        launch = Launch(
+            node="n000",
+            job="llama",
+            ranks=(0, 1, 2),
+            world=3,
+            command=(with_torch(), "-m", "tests.training.loop"),
+            environment={
+                "OUT": str(tmp_path),
+                "STEPS": "200",
+                "PYTHONPATH": os.pathsep.join(["src", "."]),
+            },
+        )
+        agent = Agent(launch, tmp_path / "n000", boot_id="b", python=with_torch())
+        try:
+            async with background(agent.run()):
+                while len(_lines(tmp_path, 0)) < FATAL_STEP:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                plan = Plan(
+                    job="llama", epoch=1, kind="membership", members="0,2", at_boundary=True
+                )
+                assert agent.follow(plan, time.time_ns()).outcome == "accepted"
+                assert agent.follow(plan, time.time_ns()).outcome == "repeated"
+                while agent.is_busy:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+        finally:
+            agent.end()
+        return agent
+
+    agent = asyncio.run(asyncio.wait_for(run(), OVER_S))
+    told = {rank: [line.split() for line in _lines(tmp_path, rank)] for rank in range(3)}
+    left_at = len(told[1])
+    for rank in (0, 2):
+        assert [int(step) for step, *_ in told[rank]] == list(range(1, 201))
+        assert [names for _, names, *_ in told[rank]] == ["0,1,2"] * left_at + ["0,2"] * (
+            200 - left_at
+        )
+    assert [sums for *_, sums in told[0]] == [sums for *_, sums in told[2]]
+    assert [sums for *_, sums in told[1]] == [sums for *_, sums in told[0][:left_at]]
+    exited = [each for each in agent.carried(0) if isinstance(each, ProcessExited)]
+    assert exited == []
+
+
+def _lines(folder: Path, rank: int) -> list[str]:
+    path = folder / f"rank_{rank}.txt"
+    return path.read_text().splitlines() if path.exists() else []
 
 
 @pytest.mark.timeout(300)

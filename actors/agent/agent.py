@@ -34,7 +34,7 @@ from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankState, Report
 from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.streams.replacing import replace_file
 from nemesis.training.membership import Order, State
-from nemesis.training.wire import Standing, Told, standing_of
+from nemesis.training.wire import End, Standing, Told, standing_of
 
 PERIOD_NS: Final = 5_000_000_000
 LOOK_S: Final = 0.1
@@ -188,7 +188,15 @@ class Agent:
         before = (rank.stage, rank.epoch)
         rank.heard(standing, writer, time.time_ns())
         if (rank.stage, rank.epoch) != before:
+            self._let_leavers_end(rank)
             self.report_changes(time.time_ns())
+
+    def _let_leavers_end(self, rank: Rank) -> None:
+        """Once the next group stands nobody needs the connections of who left."""
+        if rank.stage == "running":
+            for each in self._ranks.values():
+                if each.stage == "left" and each.is_alive:
+                    each.tell(End())
 
     def _found(self, standing: Standing) -> Rank | None:
         """A rank that an earlier life of the agent started."""

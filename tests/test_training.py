@@ -3,9 +3,7 @@
 import asyncio
 import os
 import subprocess
-import sys
 import time
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +15,16 @@ from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.observed import ProcessExited
 from nemesis.schemas.plans import Plan
 from nemesis.streams.side_by_side import background
-from tests.training.cell import TrainingCell, training_cell
+from tests.training.cell import TrainingCell, has_torch, torch_python, training_cell
 
 STEPS = 30
 FATAL_STEP = 12
 OVER_S = 90.0
 
 
-@cache
-def with_torch() -> str:
-    """An interpreter that can import torch, named in NEMESIS_TORCH_PYTHON or this one."""
-    return os.environ.get("NEMESIS_TORCH_PYTHON", sys.executable)
-
-
 @pytest.fixture(autouse=True)
 def _torch_is_there() -> None:
-    found = subprocess.run([with_torch(), "-c", "import torch"], capture_output=True, check=False)
-    if found.returncode:
+    if not has_torch():
         pytest.skip("no torch: pip install 'nemesis-gpu[train]'")
 
 
@@ -43,7 +34,7 @@ def reference(folder: Path, rest: tuple[int, ...]) -> dict[int, list[str]]:
     ranks = [
         subprocess.Popen(
             [
-                with_torch(),
+                torch_python(),
                 "-m",
                 "tests.training.reference",
                 str(rank),
@@ -62,7 +53,7 @@ def reference(folder: Path, rest: tuple[int, ...]) -> dict[int, list[str]]:
 
 async def _trained(folder: Path, fate: str) -> tuple[dict[int, list[str]], list[Any]]:
     environment = {"STEPS": str(STEPS), "FATE": fate}
-    async with training_cell(folder, with_torch(), environment=environment) as cell:
+    async with training_cell(folder, torch_python(), environment=environment) as cell:
         await cell.until_over(OVER_S)
         events = [fact.data for fact in await cell.events()]
         return {rank: cell.told(rank) for rank in range(4)}, events
@@ -92,14 +83,14 @@ def test_who_is_to_leave_at_a_boundary_leaves_and_nobody_loses_a_step(tmp_path: 
             job="llama",
             ranks=(0, 1, 2),
             world=3,
-            command=(with_torch(), "-m", "tests.training.loop"),
+            command=(torch_python(), "-m", "tests.training.loop"),
             environment={
                 "OUT": str(tmp_path),
                 "STEPS": "200",
                 "PYTHONPATH": os.pathsep.join(["src", "."]),
             },
         )
-        agent = Agent(launch, tmp_path / "n000", boot_id="b", python=with_torch())
+        agent = Agent(launch, tmp_path / "n000", boot_id="b", python=torch_python())
         try:
             async with background(agent.run()):
                 while len(_lines(tmp_path, 0)) < FATAL_STEP:  # noqa: ASYNC110
@@ -139,7 +130,7 @@ def test_with_the_healer_stopped_nobody_goes_on(tmp_path: Path) -> None:
     async def run() -> list[int]:
         environment = {"STEPS": str(STEPS), "FATE": f"SIGKILL:1@{FATAL_STEP}"}
         async with training_cell(
-            tmp_path, with_torch(), environment=environment, without=["healer"]
+            tmp_path, torch_python(), environment=environment, without=["healer"]
         ) as cell:
             await _until_step(cell, FATAL_STEP)
             await asyncio.sleep(2.0)

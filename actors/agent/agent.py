@@ -66,7 +66,8 @@ class Agent:
         self._python: Final = python or sys.executable
         self._origin: Final = Origin(launch.node, start_ns=self.start_ns, boot_id=boot_id)
         self._observations: list[Observation] = []
-        self._ranks: Final[dict[int, Rank]] = {}
+        self.ranks: Final[dict[int, Rank]] = {}
+        """Of this node, by number: their latest life."""
         self._reports_count = 0
         self._dumped: Final[set[tuple[int, State]]] = set()
         self._reported: tuple[RankState, ...] = ()
@@ -112,7 +113,7 @@ class Agent:
     @property
     def is_busy(self) -> bool:
         """Whether a rank has not ended yet, or not begun."""
-        return not self._ranks or any(each.is_alive for each in self._ranks.values())
+        return not self.ranks or any(each.is_alive for each in self.ranks.values())
 
     def stamp(self, kind: str, at_ns: int) -> Stamp:
         """What a fact of this node starts with."""
@@ -180,7 +181,7 @@ class Agent:
         writer.close()
 
     def _heard(self, standing: Standing, writer: asyncio.StreamWriter) -> None:
-        rank = self._ranks.get(standing.rank)
+        rank = self.ranks.get(standing.rank)
         if rank is None or (rank.pid != standing.pid and not rank.is_alive):
             rank = self._found(standing)
         if rank is None or rank.pid != standing.pid:
@@ -194,7 +195,7 @@ class Agent:
     def _let_leavers_end(self, rank: Rank) -> None:
         """Once the next group stands nobody needs the connections of who left."""
         if rank.stage == "running":
-            for each in self._ranks.values():
+            for each in self.ranks.values():
                 if each.stage == "left" and each.is_alive:
                     each.tell(End())
 
@@ -204,7 +205,7 @@ class Agent:
             return None
         with suppress(ProcessLookupError):
             rank = Rank(standing.rank, standing.pid, standing.epoch, self._on_end)
-            self._ranks[standing.rank] = rank
+            self.ranks[standing.rank] = rank
             if self._accepted is not None:
                 rank.tell(self._told(self._accepted.plan))
             return rank
@@ -232,7 +233,7 @@ class Agent:
         child = started(self._launch.command, environment, self._folder / f"rank_{number}.log")
         rank = Rank(number, child.pid, epoch, self._on_end, child)
         rank.tell(told)
-        self._ranks[number] = rank
+        self.ranks[number] = rank
 
     def _on_end(self, rank: Rank) -> None:
         now_ns = time.time_ns()
@@ -258,7 +259,7 @@ class Agent:
 
     def _carry_out(self, plan: Plan) -> None:
         told = self._told(plan)
-        here: list[Rank] = list(self._ranks.values())
+        here: list[Rank] = list(self.ranks.values())
         for deed in deeds(plan, self.node, here, self._launch.ranks):
             self._do(deed, plan, told)
 
@@ -270,11 +271,11 @@ class Agent:
     def _do(self, deed: Deed, plan: Plan, told: Told) -> None:
         match deed.doing:
             case "fence":
-                rank = self._ranks[deed.rank]
+                rank = self.ranks[deed.rank]
                 rank.stage = "fenced"
                 rank.fence()
             case "hold" | "join" | "leave":
-                self._ranks[deed.rank].tell(told)
+                self.ranks[deed.rank].tell(told)
             case "start":
                 self._start(deed.rank, plan.epoch, told, plan.state_from)
 
@@ -287,7 +288,7 @@ class Agent:
                 step=max(0, rank.state.steps_count),
                 pid=rank.pid,
             )
-            for _, rank in sorted(self._ranks.items())
+            for _, rank in sorted(self.ranks.items())
         )
 
     def _tap_path(self, number: int) -> Path:
@@ -297,7 +298,7 @@ class Agent:
         """Read the flight recorders where the ranks stand for longer than steps take."""
         while True:
             await asyncio.sleep(LOOK_S)
-            running = [each for each in self._ranks.values() if each.is_standing]
+            running = [each for each in self.ranks.values() if each.is_standing]
             if running and all(each.is_stalled(time.time_ns()) for each in running):
                 moment = (max(each.epoch for each in running), max(r.state for r in running))
                 if moment not in self._dumped:
@@ -340,7 +341,7 @@ class Agent:
     def _sampled(self) -> SampleTaken:
         rows: list[Mapping[str, int]] = [
             {"rank": rank.number, "step": max(0, rank.state.steps_count)}
-            for rank in self._ranks.values()
+            for rank in self.ranks.values()
             if rank.is_alive
         ]
         return sample_of(
@@ -353,7 +354,7 @@ class Agent:
 
     def end(self) -> None:
         """The job is over, or never to be: let nothing of it run on."""
-        for rank in self._ranks.values():
+        for rank in self.ranks.values():
             rank.fence()
         if self._store is not None:
             self._store.end()

@@ -21,6 +21,7 @@ from tests.bench import (
     predicting,
     recovering,
     replaying,
+    resuming,
     scoring,
 )
 from tests.bench.row import Row
@@ -29,6 +30,7 @@ SHORT = (
     scoring.measure,
     predicting.measure,
     recovering.measure,
+    resuming.measure,
     attributing.measure,
     pipeline.measure,
     replaying.measure,

@@ -1,7 +1,7 @@
 """Recovery of a simulated job: from the fault to the next step, without a restart.
 
 The job, its steps and its faults are simulated; log, processors, actor, plans and agents are real
-processes on a real server. The recovery of real training processes is not measured here yet.
+processes on a real server. Real training processes are measured by resuming.py.
 """
 
 import asyncio

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -35,6 +37,17 @@ POLICY: Final = Policy(
 )
 LIMITS: Final = Limits(log_bytes=2**30, store_bytes=2**26)
 READY_S: Final = 60.0
+
+
+def torch_python() -> str:
+    """An interpreter that may have torch: named in NEMESIS_TORCH_PYTHON, else this one."""
+    return os.environ.get("NEMESIS_TORCH_PYTHON", sys.executable)
+
+
+def has_torch() -> bool:
+    """Whether that interpreter has it."""
+    command = [torch_python(), "-c", "import torch"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 class TrainingCell(msgspec.Struct, kw_only=True):

@@ -209,3 +209,15 @@ def test_a_nic_that_is_set_otherwise_and_sends_again_is_named_before_its_job_is_
         log.sample("n3", nic_count=3, nic=nic_block(*rows), period_ns=SECOND_NS)
         run(log, 1)
     assert [each.id for each in log.last.culprits] == ["nic/n3/mlx5_1"]
+
+
+def test_two_that_differ_are_named_where_their_own_ranks_fail() -> None:
+    says = "Mismatched NCCL version detected : rank 4 version 22105 rank 0 version 22703"
+    log = started()
+    run(log, 10)
+    for node in ("n3", "n6"):
+        setting(log, f"node/{node}", "nccl", "2.21.5")
+    log.told("log", LogLineWritten, "n1", job="llama", rank=0, source="nccl", text=says)
+    run(log, 3)
+    found = {each.id for verdict in log.verdicts for each in verdict.culprits}
+    assert found == {"software/n3/nccl", "software/n6/nccl"}

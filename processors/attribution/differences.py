@@ -2,14 +2,14 @@
 
 Why: one NIC with another MTU slows a whole job, one node with another release of NCCL hangs it, and
 neither prints an error of its own. How: settings are compared over all components of one kind; one
-that differs while all others agree, four at least, is odd. An odd setting blames nothing by itself:
-only if a job that uses it stands still or became a tenth slower, if its NIC sends again what was
-lost, or at once if something there says that it failed. One under which a job got on well for a
-minute is acquitted. A clock that follows no time server is told of by itself: that is what the
-setting says.
+or two that differ while all others agree, four at least, are odd. An odd setting blames
+nothing by itself: only if a job that uses it stands still or became a tenth slower, if its NIC
+sends again what was lost, or at once if something there says that it failed; of two, suffering is
+not enough. One under which a job got on well for a minute is acquitted. A clock that follows no
+time server is told of by itself: that is what the setting says.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -25,6 +25,7 @@ from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import RuledOut
 
 OTHERS_MIN: Final = 4
+ODD_MAX: Final = 2  # more of them are a way to set it
 # ten steps of most jobs: what a setting does to a job it does to each step
 PROVEN_NS: Final = 60_000_000_000
 KINDS_MAX: Final = 4096
@@ -58,6 +59,8 @@ class Odd(msgspec.Struct, frozen=True, array_like=True):
     """When it was read, by its node's clock."""
     read_ns: int = 0
     """Log time of it."""
+    alone: bool = True
+    """No other of its kind differs."""
 
     @property
     def key(self) -> str:
@@ -98,35 +101,36 @@ class Differences(msgspec.Struct, dict=True):
         known = self.values.setdefault(key, {})
         holders = self._holders_of(key)
         if data.component in known:
-            before = known[data.component][0]
-            del holders[before][data.component]
-            if not holders[before]:
-                del holders[before]
+            was = known[data.component][0]
+            del holders[was][data.component]
+            if not holders[was]:
+                del holders[was]
         holders.setdefault(data.value, {})[data.component] = None
         known[data.component] = (data.value, Proof(fact.id, fact.seq, ""))
-        for odd_key, each in list(self.odd.items()):
-            if each.name == name and each.component in known:
-                del self.odd[odd_key]
-        odd = _odd_one(holders, len(known))
+        odd = _odd_ones(holders)
         if (name, data.value) == _CLOCK:
-            odd = (data.component, "a time server")
-        if odd is not None:
-            self._keep(fact, name, known, odd)
+            odd = [(data.component, "a time server")]
+        self._keep(fact, name, known, odd)
 
     def _keep(
         self,
         fact: Fact,
         name: str,
         known: Mapping[str, tuple[str, Proof]],
-        odd: tuple[str, str],
+        odd: Sequence[tuple[str, str]],
     ) -> None:
-        """One component differs, unless a job got on well with it."""
-        component, common = odd
-        value, proof = known[component]
-        proof = replace(proof, says=f"{name} of {component} is {value}, of others {common}")
-        each = Odd(component, name, value, common, proof, fact.at_ns, fact.log_time_ns)
-        if self.acquitted.get(each.key) != value:
-            self.odd[each.key] = each
+        """These (component, value of all others) differ now, unless a job got on well with it."""
+        before = {key: e for key, e in self.odd.items() if e.name == name and e.component in known}
+        for key in before:
+            del self.odd[key]
+        for component, common in odd:
+            value, proof = known[component]
+            proof = replace(proof, says=f"{name} of {component} is {value}, of others {common}")
+            new = Odd(component, name, value, common, proof, fact.at_ns, fact.log_time_ns)
+            old = before.get(new.key)
+            each = old if old is not None and old.value == value else new
+            if self.acquitted.get(each.key) != value:
+                self.odd[each.key] = replace(each, alone=len(odd) == 1)
 
     @cached_property
     def _holders(self) -> dict[str, Holders]:
@@ -163,12 +167,13 @@ class Differences(msgspec.Struct, dict=True):
         return found
 
 
-def _odd_one(holders: Holders, of_count: int) -> tuple[str, str] | None:
-    """(component, value of all others), where exactly one differs."""
-    if len(holders) != 2 or of_count <= OTHERS_MIN:
-        return None
-    other, common = sorted(holders, key=lambda value: len(holders[value]))
-    return (next(iter(holders[other])), common) if len(holders[other]) == 1 else None
+def _odd_ones(holders: Holders) -> list[tuple[str, str]]:
+    """(component, value of all others) of the one or two that differ from all others."""
+    common = max(holders, key=lambda value: len(holders[value]))
+    odd = [each for value, own in holders.items() if value != common for each in own]
+    if len(odd) > ODD_MAX or len(holders[common]) < OTHERS_MIN:
+        return []
+    return [(each, common) for each in odd]
 
 
 def _finding(odd: Odd, node: str, job: str) -> Finding:

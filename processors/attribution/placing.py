@@ -334,7 +334,7 @@ def place_differences(state: State) -> None:
     def feels(job: str, odd: Odd) -> bool:
         failed = state.reports.tell_of_failure(job, odd.node, odd.name, odd.at_ns)
         lossy = state.resends.last(odd.component, now_ns)
-        return failed or lossy or state.steps.suffers(job, now_ns)
+        return failed or lossy or (odd.alone and state.steps.suffers(job, now_ns))
 
     def proves(job: str, odd: Odd) -> bool:
         return state.steps.has_got_on_since(job, odd.read_ns + PROVEN_NS)

@@ -167,12 +167,16 @@ def test_rank_0_that_builds_an_index_keeps_the_others_waiting(tmp_path: Path) ->
     assert summary(answer)[1:] == ("app.timeout", ["rank/job/0"])
     # of whom nothing is known may only have printed nothing, and rank 0 that gave up waited, too
     assert summary(told(tmp_path, log=others))[2] == []
+    late = others.replace("SeqNum=1,", "SeqNum=9000,")
+    assert summary(told(tmp_path, log=BUILDS + late))[2] == []
     with_0 = "".join(HUNG.format(r=r) for r in (0, 1, 3))
     assert summary(told(tmp_path, log=BUILDS + with_0))[2] == []
 
 
 def test_who_did_not_begin_a_communicator_is_named_with_what_it_did(tmp_path: Path) -> None:
     assert summary(told(tmp_path, log=WAITED)) == ("class-only", "app.stall", [])
+    begun = "Loading checkpoint from /data/7b ...\n"
+    assert summary(told(tmp_path, log=begun + WAITED))[2] == []
     bars = "".join(BAR.format(done=80 + at, at=at) for at in range(5))
     answer = told(tmp_path, log=bars + WAITED)
     assert summary(answer)[1:] == ("app.timeout", ["rank/job/0"])

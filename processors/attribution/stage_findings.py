@@ -19,6 +19,9 @@ from nemesis.schemas import components
 RANKS_MIN: Final = 3  # of fewer that gave up, one more may only have printed nothing
 LIMITS_BEFORE: Final = 2  # a stage so many limits before the others gave up is another one
 SECOND_NS: Final = 1_000_000_000
+LONG_NS: Final = 60 * SECOND_NS
+EARLY_SEQ: Final = 64
+"""Where lines have no clock, a stage before a late collective may be of the job's first minute."""
 
 
 def judge_stages(told: Told) -> list[Finding]:
@@ -95,6 +98,9 @@ def _last_words(told: Told, timed: Mapping[int, Said]) -> Finding | None:
     ]
     if not stages or any(each.at_ns > stages[-1].at_ns for each in later):
         return None
+    is_clocked = first_ns - stages[-1].at_ns >= SECOND_NS
+    if not is_clocked and min(each.message.seq for each in timed.values()) > EARLY_SEQ:
+        return None
     return _of_stage(
         told,
         silent,
@@ -113,7 +119,8 @@ def _awaited(told: Told) -> Finding | None:
     if len(ranks) != 1:
         return None
     rank = ranks[0]
-    stages = [e for e in told.of("activity") if e.rank == rank or (e.rank < 0 and rank == 0)]
+    long = [e for e in told.of("activity") if e.message.value_ns >= LONG_NS]
+    stages = [e for e in long if e.rank == rank or (e.rank < 0 and rank == 0)]
     reason = (
         f"rank {shown(sorted(waiting))} of {told.job} waited for rank {rank}, which did not come to"
         " their first collective"

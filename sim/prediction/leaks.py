@@ -18,9 +18,9 @@ from nemesis.sim.prediction.scored import judged
 from nemesis.sim.prediction.splits import DataSet
 from nemesis.sim.telemetry.draws import Flags, Ints
 
-SHUFFLES: Final = 8
+SHUFFLES: Final = 40
 SALTS: Final = 40
-LEARNT_MAX: Final = 15_000
+LEARNT_MAX: Final = 4_000
 """Steps that a probe learns from."""
 HEAD: Final = 2
 
@@ -47,7 +47,7 @@ def probed(learnt: DataSet, other: DataSet) -> Leaks:
     shuffled = []
     for seed in range(SHUFFLES):
         labels = np.random.default_rng(seed).permutation(fails)[steps.gpus[few]]
-        line = Line(codes, labels, steps.weights[few])
+        line = Line(codes, labels, np.ones(len(few)))
         shuffled.append(area(line.scores(there), positive))
     names = [
         area(_hashed(other.lives.devices, salt)[asked.gpus], positive) for salt in range(SALTS)

@@ -8,6 +8,7 @@ simulated.
     --seeds MODEL ...     of the seed mix, by seeds of training; the first is kept for the bench
     --gru FOLDER          a run of `nemesis ecc train --network gru` on the honest mix
     --lives N --quiet N   drawn in each split
+    --splits NAME ...     these alone
 """
 
 import argparse
@@ -46,6 +47,7 @@ def judged(model: Path, mix: Mix, options: argparse.Namespace, number: int) -> N
         quiet=options.quiet,
         seed=SEED,
         gru=options.gru if mix == "honest" else None,
+        splits=tuple(options.splits),
     )
     found = judge(named(model), asked, told=lambda line: print(line, file=sys.stderr))
     figures = tuple(replace(each, curve=(), reliability=()) for each in found.evaluation.figures)
@@ -186,6 +188,7 @@ def main() -> None:
     parser.add_argument("--gru", type=Path)
     parser.add_argument("--lives", type=int, default=40)
     parser.add_argument("--quiet", type=int, default=400)
+    parser.add_argument("--splits", nargs="*", default=[])
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     KEPT.mkdir(exist_ok=True)

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from nats.aio.msg import Msg
 
+from nemesis.actors.following import judge, local_ranks
 from nemesis.schemas.plans import (
     Hello,
     Plan,
@@ -20,7 +21,6 @@ from nemesis.schemas.plans import (
     report_subject,
 )
 from nemesis.schemas.rank_ranges import parse_ranks
-from nemesis.sim.follower import judge, local_ranks
 from nemesis.streams.errors import LogUnavailableError
 from nemesis.streams.log import Log
 from nemesis.streams.server import Server

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from nemesis.cli.triage import triage_paths
-from nemesis.sim.gloo import incident, tap
+from nemesis.producers import recorder_tap as tap
+from nemesis.sim.gloo import incident
 from tests.dumps import dump, entry, pickled
 from tests.trace_scores import named_cycle, named_ranks
 

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from nemesis.cli.app import app
@@ -173,6 +174,7 @@ def test_one_score_is_taken_apart_exactly() -> None:
     step = RECEPTIVE_STEPS + 20
     found = explained(MODEL, codes, "gpu/n1/0000:01:00.0", step, 2)
     network = Network(MODEL, 1, part_width=1)
+    logits: NDArray[np.int16] = np.zeros(0, np.int16)
     for each in codes[: step + 1]:
         logits = network.step(each[:, None])
     chances = probabilities_ppm(MODEL.hazard_table(), logits)

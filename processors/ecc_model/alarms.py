@@ -127,7 +127,9 @@ def drifted(tally: Tally, trained: bytes, model: str, fact: Fact) -> Conclusion:
 def _shown(codes: Sequence[int]) -> tuple[FaultClass, str]:
     """What the counters show, the gravest sign of it and all in words."""
     own = dict(zip(INPUTS, codes, strict=True))
-    signs = [(kind, says) for kind, says, names in _SIGNS if any(own[name] > 0 for name in names)]
+    signs: list[tuple[FaultClass, str]] = [
+        (kind, says) for kind, says, names in _SIGNS if any(own[name] > 0 for name in names)
+    ]
     if not signs:
         return "unknown", "its counters show nothing by themselves"
     return signs[0][0], f"it shows {', '.join(says for _, says in signs)}"

@@ -78,7 +78,7 @@ def _model_peers(target: Target) -> list[str]:
     world = target.cluster.world_of(job)
     layout = Layout(world, tp=job.tp, cp=job.cp, pp=job.pp, ep=job.ep)
     kinds: tuple[Kind, ...] = ("tp", "ep", "mp", "dp_cp")
-    kind = next((each for each in kinds if layout.size(each) > 1), None)
+    kind: Kind | None = next((each for each in kinds if layout.size(each) > 1), None)
     if layout.is_plain or kind is None:
         return []
     ranks = layout.group_of(target.rank, kind).ranks

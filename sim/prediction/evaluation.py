@@ -173,7 +173,8 @@ def evaluate(
         for name, scorer in scorers.items():
             found = scorer(data)
             figures.append(_figure(split.name, name, found, cuts[name], times))
-        days += float(alarms(found, 0, 0).days.sum())
+            if name == MODEL:
+                days += float(alarms(found, 0, 0).days.sum())
     return Evaluation(
         mix=drawing.mix,
         seed=drawing.seed,

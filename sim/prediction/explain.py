@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from nemesis.processors.ecc_model.channels import CHANNELS, FLAGS
 from nemesis.processors.ecc_model.inputs import INPUTS, SLOW, Codes
@@ -104,6 +105,7 @@ def explained(model: Model, codes: Codes, gpu: str, step: int, head: int) -> Exp
 def _scored(model: Model, codes: Codes, head: int) -> tuple[Ints, Ints]:
     """Log odds of the head in millionths, chances of all; each column a variant."""
     network = Network(model, codes.shape[2], part_width=codes.shape[2])
+    logits: NDArray[np.int16] = np.zeros(0, np.int16)
     for each in codes:
         logits = network.step(each)
     return ranked(logits / (1 << LOGIT_BITS))[head], probabilities_ppm(model.hazard_table(), logits)

@@ -126,7 +126,7 @@ def bins_of(ppm: Ints, positive: Flags, weights: Floats) -> Floats:
     said = np.bincount(bins, mass * chances / PPM, minlength=BINS)
     came = np.bincount(bins, np.bincount(group, weights * positive), minlength=BINS)
     least = np.maximum(whole, 1e-300)
-    return np.stack([whole, said / least, came / least])
+    return np.stack([whole, said / least, came / least]).astype(np.float64)
 
 
 def calibration_error(ppm: Ints, positive: Flags, weights: Floats) -> float:

@@ -31,6 +31,7 @@ class Scorer(Protocol):
 
     def __call__(self, data: DataSet) -> Scored:
         """Every judged step of a data set with chances; `ranks` where chances are coarser."""
+        ...
 
 
 Ranker = Callable[[DataSet, Scored], Ints]

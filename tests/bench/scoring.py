@@ -15,6 +15,7 @@ from hashlib import sha256
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from nemesis.processors.ecc_model.channels import STEP_NS, ChannelReader
 from nemesis.processors.ecc_model.ecc_model import EccModel
@@ -125,6 +126,7 @@ def speaking_model() -> Model:
         network, reader, maker = Network(model, 2), ChannelReader(2), InputMaker(2)
         rows = np.frombuffer(block(0), "<i8").reshape(GPUS_OF_NODE, -1)[:2].copy()
         polled = np.ones(2, np.bool_)
+        logits: NDArray[np.int16] = np.zeros(0, np.int16)
         for step in range(RECEPTIVE_STEPS + 2):
             if step > RECEPTIVE_STEPS:
                 rows[0, GPU_CHANNELS.index("dram_ce_count")] = 1_000_000

@@ -21,6 +21,7 @@ def main() -> None:
     model, optimizer, data, wanted = parts()
     taken = 0
     members: list[int] = []
+    group: Any = None
     for done in range(last):
         before, members = members, [0, 1, 2, 3] if done < change else rest
         if rank not in members:

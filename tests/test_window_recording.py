@@ -53,7 +53,8 @@ async def answered(server: Server, folder: Path, records: list[Record]) -> None:
     )
     running = asyncio.ensure_future(runner.run())
     half = len(records) // 2
-    await publish(server, records[:half])
+    last_seq = await publish(server, records[:half])
+    await until(lambda: runner.lanes[0].position.in_seq >= last_seq, "half of it is answered")
     await asyncio.sleep(2 * SNAPSHOT_PERIOD_S)  # with the next input a snapshot is due
     last_seq = await publish(server, records[half:])
     await until(lambda: runner.lanes[0].position.in_seq >= last_seq, "everything is answered")

@@ -92,7 +92,9 @@ def _keep(state: State, fact: Fact, support: Support) -> None:
 
 def _is_apart(incident: Incident, support: Support, node: str) -> bool:
     """Whether a reading is of another fault than what is known of its node."""
-    if incident.recovered and all(e.component != support.component for e in incident.supports):
+    known = any(each.component == support.component for each in incident.supports)
+    known = known or incident.concerns(node, support.component.rpartition("/")[2])
+    if incident.recovered and not known:
         return True
     alone = support.name in _ALONE | _AGAIN and incident.is_of_network()
     return alone or (support.name in CAUSES and is_elsewhere(incident, node))

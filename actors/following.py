@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from nemesis.schemas.plans import Outcome, Plan, RankStage, order_of
+from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankStage, RankState, order_of
 from nemesis.schemas.rank_ranges import parse_ranks
 
 Doing = Literal["hold", "fence", "join", "start", "leave"]
@@ -66,6 +66,34 @@ def judge(plan: Plan, *, node: str, boot_id: str, last: Plan | None) -> tuple[Ou
     if here < there:
         return "stale", f"{last.kind} of epoch {last.epoch} was accepted before"
     return "accepted", ""
+
+
+def answer_to(
+    plan: Plan,
+    judged: tuple[Outcome, str],
+    *,
+    node: str,
+    boot_id: str,
+    last: Plan | None,
+    ranks: tuple[RankState, ...],
+    members: str = "",
+) -> PlanAnswer:
+    """What an agent says to a plan: what it made of it, the plan it follows now, its ranks.
+
+    `members`: as in PlanAnswer.
+    """
+    outcome, why = judged
+    return PlanAnswer(
+        node=node,
+        boot_id=boot_id,
+        job=plan.job,
+        outcome=outcome,
+        epoch=last.epoch if last else 0,
+        kind=last.kind if last else "membership",
+        why=why,
+        ranks=ranks,
+        members=members,
+    )
 
 
 def local_ranks(plan: Plan, node: str, submitted: Iterable[int]) -> frozenset[int]:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from nemesis.actors.following import Accepted, Deed, deeds, judge
+from nemesis.actors.following import Accepted, Deed, answer_to, deeds, judge
 from nemesis.producers.origin import Stamp
 from nemesis.schemas.observed import Observation
 from nemesis.schemas.operated import JobSubmitted
@@ -138,28 +138,26 @@ class Agent:
 
     def follow(self, plan: Plan, now_ns: int) -> PlanAnswer:
         """Judge a plan, do what it says if it counts, and say how things stand."""
-        outcome: Outcome
+        judged: tuple[Outcome, str]
         self._around.concerned.add(self.node)
         if not self._can_serve(plan.job):
-            outcome, why = "unknown_job", f"{self.node} runs {self._job.name}"
+            judged = "unknown_job", f"{self.node} runs {self._job.name}"
         else:
             ours = self._accepted if plan.job == self._job.name else None
             last = ours.plan if ours else None
-            outcome, why = judge(plan, node=self.node, boot_id=self.boot_id, last=last)
-        if outcome == "accepted" and plan.kind != "observe":
+            judged = judge(plan, node=self.node, boot_id=self.boot_id, last=last)
+        if judged[0] == "accepted" and plan.kind != "observe":
             self._serve(plan.job)
             if plan.kind == "hold":
                 self.witness.dump(now_ns)  # before what they wait in is aborted
             self._accept(Accepted(plan=plan), now_ns)
         accepted, agreed = self._standing()
-        return PlanAnswer(
+        return answer_to(
+            plan,
+            judged,
             node=self.node,
             boot_id=self.boot_id,
-            job=plan.job,
-            outcome=outcome,
-            epoch=accepted.epoch if accepted else 0,
-            kind=accepted.kind if accepted else "membership",
-            why=why,
+            last=accepted,
             ranks=self._states(),
             members=agreed,
         )

@@ -8,18 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PARTS = (
-    "actors",
-    "processors",
-    "producers",
-    "replay",
-    "schemas",
-    "sim",
-    "streams",
-    "training",
-    "views",
-)
+from tests.test_layout import PARTS, ROOT
 
 
 def modules_in_git() -> set[str]:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from nemesis.training.membership import State
-
 SLICE: Final = timedelta(milliseconds=5)
 FORM_S: Final = 300.0
 """A member whose process starts anew imports its libraries first; of who will not come a plan
@@ -174,8 +172,3 @@ class Grounds:
 def _said(error: Exception) -> str:
     """torch's first line: the rest is a stack of its own."""
     return str(error).partition("\n")[0]
-
-
-def state_numbers(state: State) -> list[int]:
-    """As they are gathered."""
-    return [state.epoch, state.steps_count]

@@ -21,7 +21,7 @@ import msgspec
 from nemesis.actors.agent.launch import Launch
 from nemesis.actors.agent.ranks import Rank, started
 from nemesis.actors.agent.store import StoreBeside, open_store
-from nemesis.actors.following import Accepted, Deed, deeds, judge
+from nemesis.actors.following import Accepted, Deed, answer_to, deeds, judge
 from nemesis.producers.flight_recorder import read_dump
 from nemesis.producers.origin import Origin, Stamp
 from nemesis.producers.process import exit_of
@@ -126,26 +126,23 @@ class Agent:
 
     def follow(self, plan: Plan, now_ns: int) -> PlanAnswer:
         """Judge a plan, do what it says if it counts, and say how things stand."""
-        outcome: Outcome
+        judged: tuple[Outcome, str]
         last = self._accepted.plan if self._accepted else None
         if plan.job != self._launch.job:
-            outcome, why = "unknown_job", f"{self.node} runs {self._launch.job}"
+            judged = "unknown_job", f"{self.node} runs {self._launch.job}"
         else:
-            outcome, why = judge(plan, node=self.node, boot_id=self.boot_id, last=last)
-        if outcome == "accepted" and plan.kind != "observe":
+            judged = judge(plan, node=self.node, boot_id=self.boot_id, last=last)
+        if judged[0] == "accepted" and plan.kind != "observe":
             # kept first: who dies in between finishes at his next start
             self._accepted = Accepted(plan=plan)
             replace_file(self._plan_path, msgspec.json.encode(self._accepted))
             self._carry_out(plan)
-        accepted = self._accepted.plan if self._accepted else None
-        return PlanAnswer(
+        return answer_to(
+            plan,
+            judged,
             node=self.node,
             boot_id=self.boot_id,
-            job=plan.job,
-            outcome=outcome,
-            epoch=accepted.epoch if accepted else 0,
-            kind=accepted.kind if accepted else "membership",
-            why=why,
+            last=self._accepted.plan if self._accepted else None,
             ranks=self._states(),
         )
 

@@ -92,8 +92,9 @@ def _keep(state: State, fact: Fact, support: Support) -> None:
 
 def _is_apart(incident: Incident, support: Support, node: str) -> bool:
     """Whether a reading is of another fault than what is known of its node."""
-    known = any(each.component == support.component for each in incident.supports)
-    known = known or incident.concerns(node, support.component.rpartition("/")[2])
+    known = incident.concerns(node, support.component.rpartition("/")[2]) or any(
+        each.component == support.component for each in incident.supports
+    )
     if incident.recovered and not known:
         return True
     alone = support.name in _ALONE | _AGAIN and incident.is_of_network()

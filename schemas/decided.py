@@ -61,6 +61,8 @@ class RecoveryDecided(Decision, kw_only=True, frozen=True):
     """Where members run, all that moved since the submission."""
     nodes_out: tuple[str, ...] = ()
     """Nodes with a part at fault that no longer work for the job after it."""
+    by_cost: bool = False
+    """Nothing failed and nothing is likely to: only what a failure would cost speaks for it."""
 
 
 class RecoveryWithheld(Inference, kw_only=True, frozen=True):

@@ -84,7 +84,8 @@ RiskBand = Literal["clear", "record", "watch", "act"]
 
 
 class FailurePredicted(Inference, kw_only=True, frozen=True):
-    """A component is likely to fail; said again only when the band changes."""
+    """A component is likely to fail; said again only when the band changes, or its chance on record
+    passes another of a few levels."""
 
     component: str
     fault_class: FaultClass

@@ -65,7 +65,7 @@ def test_a_gpu_whose_chance_crosses_a_band_is_told_once_with_its_model_and_its_j
         ((RECORD, WATCH, ACT), ["record", "watch", "act"]),
         ((ACT, WATCH, RECORD, HALF_ACT - 1), ["act", "watch"]),
         ((ACT, HALF_ACT + 1, ACT), ["act"]),
-        ((WATCH, HALF_ACT - 4, HALF_ACT - 6, 31), ["watch", "record", "clear"]),
+        ((WATCH, HALF_ACT - 4, HALF_ACT - 6, 3), ["watch", "record", "clear"]),
         ((RECORD, 0, RECORD), ["record", "clear", "record"]),
     ],
 )
@@ -74,6 +74,16 @@ def test_a_band_goes_up_at_its_threshold_and_down_below_half_of_it(
 ) -> None:
     told = bands(shown(quiet(watched("n1"), "n1"), *codes))
     assert told == [(GPU, band) for band in expected]
+
+
+def test_what_is_on_record_is_told_anew_at_each_level_of_its_chance() -> None:
+    """Codes of 5.5, 7.0, 11, 10, 21, 11, 7.8 and 1.6 %."""
+    log = shown(quiet(watched("n1"), "n1"), 7, 9, 14, 13, 27, 14, 10, 2)
+    told = [(each.band, each.probability_ppm // 1000) for each in said(log)]
+    up = [("record", 54), ("record", 70), ("record", 109), ("record", 210)]
+    assert told == [*up, ("record", 78), ("clear", 0)]
+    assert {each.horizon_ns for each in said(log)[:-1]} == {7_200_000_000_000}
+    assert len({each.incident for each in said(log)}) == 1
 
 
 def test_from_the_first_band_to_its_end_it_is_one_incident_and_then_another() -> None:

@@ -38,6 +38,15 @@ def test_every_playbook_is_explained_with_what_becomes_of_each_step() -> None:
     )
     assert "shrink waits for a person." in lines
     assert "Left alone whatever happens: n7." in lines
+    assert (
+        "A part that may fail within hours is left by cost alone from a chance of 56.8 % in a job"
+        " of 64 nodes, 15.9 % in a job of 512 nodes, 4.6 % in a job of 4096 nodes: a failure stops"
+        " a job for 3 min, a move for 5 s, and a node that was left is tested for 4 h."
+    ) in lines
+    assert (
+        "  predicted.worth               swap_node (is only recorded), else watch (ad"
+        in "".join(lines)
+    )
     told = {line.split()[0] for line in lines if line.startswith("  ")}
     assert told == set(playbooks_in_force({})) <= set(PLAYBOOK_NAMES)
 
@@ -86,7 +95,8 @@ def test_a_difference_names_what_changes_and_nothing_else() -> None:
 
 
 def test_what_may_do_more_than_before_is_named() -> None:
-    assert rising(Policy(), Policy(mode_by_action={"shrink": "approve"})) == ["shrink"]
+    some = Policy(mode_by_action={"shrink": "approve"}, forecast_mode="act")
+    assert rising(Policy(), some) == ["shrink (shadow -> approve)", "moves by cost (shadow -> act)"]
     assert rising(Policy(mode="act"), Policy(mode="approve")) == []
     assert len(rising(Policy(mode="approve"), Policy(mode="act"))) == 6
 

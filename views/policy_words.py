@@ -8,14 +8,13 @@ import msgspec
 from nemesis.processors.healer.playbooks import LADDER, playbooks_in_force
 from nemesis.schemas.codes import Action
 from nemesis.schemas.decided import Mode
-from nemesis.schemas.policy import LIMITS, REGROUPING, Policy, Step
+from nemesis.schemas.policy import LIMITS, MODES, PREDICTED_WORTH, REGROUPING, Policy, Step
 
 _MODES: Final[dict[Mode, str]] = {
     "shadow": "is only recorded",
     "approve": "waits for a person",
     "act": "is done at once",
 }
-_RISE: Final[tuple[Mode, ...]] = ("shadow", "approve", "act")
 _CHECKS: Final = {
     "spares_min": "with {} spare nodes or more",
     "world_min": "where {} ranks or more go on",
@@ -42,10 +41,11 @@ def explained(policy: Policy) -> list[str]:
     lines += [f"{action} {_MODES[mode]}." for action, mode in sorted(policy.mode_by_action.items())]
     lines += list(_limits(policy))
     lines += list(_times(policy))
+    lines += list(_forecasts(policy))
     lines.append("For each fault, the first step that is safe:")
     books = playbooks_in_force(policy.playbooks)
     width = max(map(len, books))
-    lines += [f"  {name:<{width}}  {_steps(policy, books[name])}" for name in sorted(books)]
+    lines += [f"  {name:<{width}}  {_steps(policy, name, books[name])}" for name in sorted(books)]
     return lines
 
 
@@ -67,12 +67,16 @@ def difference(before: Policy, after: Policy) -> list[str]:
     return lines
 
 
-def rising(before: Policy, after: Policy) -> list[Action]:
-    """Actions that may do more than before, of those that change a job."""
+def rising(before: Policy, after: Policy) -> list[str]:
+    """What may do more than before, of actions that change a job and of moves by cost."""
+    modes: list[tuple[str, Mode, Mode]] = [
+        (action, before.mode_of(action), after.mode_of(action)) for action in REGROUPING
+    ]
+    modes.append(("moves by cost", before.forecast_mode, after.forecast_mode))
     return [
-        action
-        for action in REGROUPING
-        if _RISE.index(after.mode_of(action)) > _RISE.index(before.mode_of(action))
+        f"{what} ({old} -> {new})"
+        for what, old, new in modes
+        if MODES.index(new) > MODES.index(old)
     ]
 
 
@@ -117,14 +121,38 @@ def _times(policy: Policy) -> Iterator[str]:
     )
 
 
-def _steps(policy: Policy, steps: tuple[Step, ...]) -> str:
-    return ", else ".join(f"{_step(each)} ({_fate(policy, each.action)})" for each in steps)
+_JOBS_NODES: Final = (64, 512, 4096)
+"""Of jobs that a threshold is told for."""
 
 
-def _fate(policy: Policy, action: Action) -> str:
+def _forecasts(policy: Policy) -> Iterator[str]:
+    chances = ", ".join(
+        f"{policy.worth_ppm(count) / 10_000:.1f} % in a job of {count} nodes"
+        for count in _JOBS_NODES
+    )
+    yield (
+        f"A part that may fail within hours is left by cost alone from a chance of {chances}:"
+        f" a failure stops a job for {seconds_text(policy.forecast_missed_ns)}, a move for"
+        f" {seconds_text(policy.forecast_foreseen_ns)}, and a node that was left is tested for"
+        f" {seconds_text(policy.forecast_test_ns)}."
+    )
+    yield (
+        f"At most {policy.forecast_moves_max} moves by cost are made in"
+        f" {seconds_text(policy.forecast_window_ns)}; what is more, or may not be done, is advice."
+    )
+
+
+def _steps(policy: Policy, name: str, steps: tuple[Step, ...]) -> str:
+    by_cost = name == PREDICTED_WORTH
+    return ", else ".join(
+        f"{_step(each)} ({_fate(policy, each.action, by_cost=by_cost)})" for each in steps
+    )
+
+
+def _fate(policy: Policy, action: Action, *, by_cost: bool) -> str:
     if action not in REGROUPING:
         return "advice for a person"
-    return _MODES[policy.mode_of(action)]
+    return _MODES[policy.mode_of(action, by_cost=by_cost)]
 
 
 def _step(step: Step) -> str:

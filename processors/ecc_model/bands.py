@@ -2,7 +2,9 @@
 
 Why: a score crosses a threshold many times before anything happens, and each crossing would be a
 decision. How: each band is a latch of its own on the head that it is measured on; it is set at its
-threshold and reset below half of it; the gravest latch that is set is the band.
+threshold and reset below half of it; the gravest latch that is set is the band. What is only for
+the record has several: nobody acts on them but who has counted the costs, from a chance of a few
+per cent on (`Policy.worth_ppm`), and each says anew how likely it is.
 """
 
 from collections.abc import Sequence
@@ -30,13 +32,21 @@ class Band(msgspec.Struct, frozen=True):
         return HORIZONS_S[self.head] * 1_000_000_000
 
 
-# the seed tiers: 0.95 within half an hour and 0.85 within two; below them what is likelier to
-# happen than not within the longest horizon is put on record
-BANDS: Final = (Band("record", 3, 500_000), Band("watch", 2, 850_000), Band("act", 0, 950_000))
+# the seed tiers: 0.95 within half an hour and 0.85 within two; below them what is on record: a few
+# chances within two hours, the lowest about that of a job of 4,000 nodes, so far apart that a part
+# which goes up and fails is told of ten times at most; and what is likelier to happen than not
+BANDS: Final = (
+    *(Band("record", 2, 10_000 * percent) for percent in (5, 7, 10, 15, 20, 30)),
+    Band("record", 3, 500_000),
+    Band("watch", 2, 850_000),
+    Band("act", 0, 950_000),
+)
 """The gravest last."""
 _HEADS: Final = [each.head for each in BANDS]
 _UP_PPM: Final = np.array([[each.at_ppm] for each in BANDS], np.int64)
 _DOWN_PPM: Final = _UP_PPM // 2
+LEAST_PPM: Final = min(each.at_ppm for each in BANDS)
+"""Whose longest horizon has less than this, and no latch, changes nothing."""
 
 
 def latched(latches: Flags, chances_ppm: Ints, heard: Flags) -> Flags:

@@ -23,7 +23,7 @@ import numpy as np
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.recoveries import Recoveries
 from nemesis.processors.ecc_model.alarms import Raised, cleared, drifted, predicted, raised
-from nemesis.processors.ecc_model.bands import BANDS, bands_of, latched, percent
+from nemesis.processors.ecc_model.bands import BANDS, LEAST_PPM, bands_of, latched, percent
 from nemesis.processors.ecc_model.channels import STEP_NS, Ints
 from nemesis.processors.ecc_model.drift import COUNTED_STEPS, Counted, Tally
 from nemesis.processors.ecc_model.inputs import Codes
@@ -221,8 +221,11 @@ class EccModel:
         samples, self._waiting = self._waiting, {}
         scores = self._scorer.step(*self._columns.gathered(samples.values()), passed)
         chances = probabilities_ppm(model.hazard_table(), scores.logits)
-        self._latches = latched(before, chances, scores.heard)
-        changed = np.flatnonzero(bands_of(self._latches) != bands_of(before))
+        moved = np.flatnonzero((chances[-1] >= LEAST_PPM) | before.any(axis=0))
+        now = latched(before[:, moved], chances[:, moved], scores.heard[moved])
+        changed = moved[bands_of(now) != bands_of(before[:, moved])]
+        self._latches = before
+        self._latches[:, moved] = now
         said = self._said(changed, fact, samples, chances, scores.codes) if len(changed) else []
         if cell // DAY_STEPS != self._tally_day:
             self._tally_day = cell // DAY_STEPS

@@ -4,7 +4,7 @@ Each function says at most one decision and marks it as not read back; what it m
 only when it is read from the log. The phases are in healer.py.
 """
 
-from nemesis.processors.healer import limits
+from nemesis.processors.healer import forecasts, limits
 from nemesis.processors.healer.facts import hold, is_paused, recovery, withhold
 from nemesis.processors.healer.ladder import Choice, Fault, JobView, NoRung, choose
 from nemesis.processors.healer.playbooks import RANK_OF
@@ -32,7 +32,7 @@ from nemesis.schemas.done import (
     MembershipReported,
 )
 from nemesis.schemas.facts import Conclusion, Fact
-from nemesis.schemas.policy import REGROUPING, Policy
+from nemesis.schemas.policy import PREDICTED_WORTH, REGROUPING, Policy
 from nemesis.schemas.rank_ranges import format_ranks
 
 
@@ -56,7 +56,9 @@ def _open(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     fault = fault_of(state, job)
     if fault.predicted and fault.dead:
         return _conclude(state, job, fact)  # they live: nothing is held before it is decided
-    known = any(verdict.known for verdict in job.verdicts)
+    known = any(
+        each.known and bool(each.predicted) == bool(fault.predicted) for each in job.verdicts
+    )
     first = rungs_of(state, fault)[0]
     new = fault.dead - set(job.answered)
     if new or (known and (fault.dead or first == "reinit_communicator")):
@@ -91,7 +93,7 @@ def _is_known(state: HealerState, job: JobState, fact: Fact) -> bool:
     if job.hold and now_ns < job.hold_deadline_ns:
         return False
     answered = bool(job.failed or job.vetoed)
-    if answered or not any(verdict.known for verdict in job.verdicts):
+    if answered or not any(each.known and not each.predicted for each in job.verdicts):
         return answered or now_ns >= job.opened_ns + _verdict_wait_ns(policy, job)
     return job.holds or now_ns >= job.opened_ns + policy.gather_ns
 
@@ -105,7 +107,7 @@ def _verdict_wait_ns(policy: Policy, job: JobState) -> int:
 
 def _conclude(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     """Plan the membership, once, from all that is known."""
-    fault = fault_of(state, job)
+    fault, limit = fault_of(state, job), ""
     if not fault.dead and not any(verdict.known for verdict in job.verdicts):
         if not job.holds:
             close(job)
@@ -114,27 +116,19 @@ def _conclude(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]
     else:
         choice = _chosen(state, job, fault)
     if isinstance(choice, NoRung):
+        limit = "vetoed" if job.vetoed else "no_rung"
+    else:
+        limit = _limit(state, job, fault, choice, fact)
+    if limit and fault.by_cost:
+        choice, limit = forecasts.refused(choice, fault, limit), ""
+    if isinstance(choice, NoRung) or limit:
+        action, target = (
+            (choice.wanted, fault.target)
+            if isinstance(choice, NoRung)
+            else (choice.action, choice.target)
+        )
         return [
-            withhold(
-                job,
-                fact,
-                action=choice.wanted,
-                target=fault.target,
-                limit="vetoed" if job.vetoed else "no_rung",
-                refused=choice.refused,
-            )
-        ]
-    limit = _limit(state, job, fault, choice, fact)
-    if limit:
-        return [
-            withhold(
-                job,
-                fact,
-                action=choice.action,
-                target=choice.target,
-                limit=limit,
-                refused=choice.refused,
-            )
+            withhold(job, fact, action=action, target=target, limit=limit, refused=choice.refused)
         ]
     return [recovery(state, job, fault, choice, fact, spares=_usable(state, job).spares)]
 
@@ -145,28 +139,31 @@ def _limit(state: HealerState, job: JobState, fault: Fault, choice: Choice, fact
     After a veto only a rung that waits for a person too is offered: what acts by itself would come
     as a surprise to somebody who has just said no.
     """
-    mode = state.policy.mode_of(choice.action)
+    mode = state.policy.mode_of(choice.action, by_cost=fault.by_cost)
     if job.vetoed and (mode != "approve" or choice.action in job.vetoed):
         return "vetoed"
     if not choice.regroups or mode == "shadow":
         return ""
     if is_paused(state, job, {*choice.nodes_out, *choice.joined, *fault.bad_nodes}):
         return "paused"
-    return limits.exceeded(state, job, choice, fact.log_time_ns)
+    return limits.exceeded(state, job, choice, fact.log_time_ns, by_cost=fault.by_cost)
 
 
 def adopt_recovery(state: HealerState, job: JobState, decided: RecoveryDecided, fact: Fact) -> None:
     """A recovery of ours stands in the log."""
+    fault = fault_of(state, job)
+    about = PREDICTED_WORTH if decided.by_cost else fault.predicted
     if not decided.members:
-        settle(state, job, decided.action, all_of_them=True)
+        settle(state, job, decided.action, answers=about)
         _after_advice(job, decided)
         return
     if decided.mode == "shadow":
-        job.answered = tuple(sorted(fault_of(state, job).dead))
-        settle(state, job, decided.action, all_of_them=True)
+        if not about:  # who lives is to be answered for when it ends
+            job.answered = tuple(sorted(fault.dead))
+        settle(state, job, decided.action, answers=about)
         close(job)
         return
-    limits.count(state, job, decided.action, decided.nodes_out, fact.log_time_ns)
+    limits.count(state, job, decided, fact.log_time_ns)
     job.phase = "recovering"
     job.hold = ""
     job.epoch_planned = decided.epoch
@@ -182,6 +179,7 @@ def adopt_recovery(state: HealerState, job: JobState, decided: RecoveryDecided, 
         joined=decided.joined_nodes,
         placements=decided.placements,
         nodes_out=decided.nodes_out,
+        by_cost=decided.by_cost,
     )
 
 
@@ -199,7 +197,7 @@ def adopt_withheld(state: HealerState, job: JobState, withheld: RecoveryWithheld
     limits.trip(state, job, withheld.limit)
     fault = fault_of(state, job)
     if not job.holds and (fault.predicted or not fault.dead):
-        settle(state, job, withheld.action, all_of_them=True)
+        settle(state, job, withheld.action, answers=fault.predicted)
         close(job)
         return
     job.phase, job.pending = "waiting", None
@@ -218,6 +216,8 @@ def _watch(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     """A membership is being carried out: does it still fit, and does anybody do it?"""
     pending, now_ns = job.pending, fact.log_time_ns
     assert pending is not None, f"{job.submitted.job} recovers without a decision"
+    if forecasts.makes_way(job, fact):
+        return []
     going_on = ranks_of(pending.members) - ranks_of(pending.started)
     if outgrown(state, job, pending.action, going_on) or _is_in_vain(state, job, pending):
         job.phase, job.pending, job.opened_ns = "holding", None, max(1, now_ns)
@@ -301,7 +301,7 @@ def regroup(state: HealerState, job: JobState, done: Pending) -> None:
     job.answered = ()  # by shadows of before; whoever goes on now is alive
     job.ahead = {}
     untouched = job.view().members - replaced
-    settle(state, job, done.action, all_of_them=False, untouched=untouched)
+    settle(state, job, done.action, untouched=untouched)
     close(job)
     if job.verdicts:  # what it did not cure is answered next
         job.incident, job.cause = job.verdicts[0].incident, (job.verdicts[0].seq,)
@@ -376,4 +376,5 @@ def _usable(state: HealerState, job: JobState) -> JobView:
         for spare in job.spares
         if spare not in forbidden and not state.nodes.get(spare, False)
     )
-    return job.view(spares)
+    doubted = set(state.doubted.values())
+    return job.view(tuple(sorted(spares, key=lambda spare: spare in doubted)))

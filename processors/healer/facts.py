@@ -6,6 +6,7 @@ Saying a decision takes a number and marks it as not read back; nothing else cha
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from nemesis.processors.healer.forecasts import worth_ppm
 from nemesis.processors.healer.ladder import Choice, Fault
 from nemesis.processors.healer.playbooks import RANK_OF, triage_recovery
 from nemesis.processors.healer.state import PARTS_MAX, HealerState, JobState, bounded, ranks_of
@@ -14,6 +15,7 @@ from nemesis.schemas.components import node_of
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.policy import Policy
 from nemesis.schemas.rank_ranges import format_ranks
 
 _ADVICE: Final[Mapping[Action, str]] = {
@@ -61,11 +63,11 @@ def recovery(
 ) -> Conclusion:
     """The chosen rung as a decision; what no actor carries out is advice for a person, a shadow."""
     policy = state.policy
-    mode = policy.mode_of(choice.action) if choice.regroups else "shadow"
+    mode = policy.mode_of(choice.action, by_cost=fault.by_cost) if choice.regroups else "shadow"
     wait_ns = policy.approval_timeout_ns if mode == "approve" else policy.decision_timeout_ns
     decided = RecoveryDecided(
         at_ns=fact.log_time_ns,
-        reason=_sentence(job, fault, choice, spares),
+        reason=_sentence(policy, job, fault, choice, spares),
         decision=_next_name(job),
         incident=job.incident,
         mode=mode,
@@ -84,18 +86,21 @@ def recovery(
         state_from=choice.state_from,
         placements=choice.placements,
         nodes_out=choice.nodes_out,
+        by_cost=fault.by_cost,
     )
     return _said(job, decided)
 
 
-def _sentence(job: JobState, fault: Fault, choice: Choice, spares: tuple[str, ...]) -> str:
+def _sentence(
+    policy: Policy, job: JobState, fault: Fault, choice: Choice, spares: tuple[str, ...]
+) -> str:
     name = job.submitted.job
     if fault.predicted and not choice.regroups:
         ready = f"{spares[0]} is free to take over" if spares else "no spare node could take over"
-        return (
-            f"{fault.fault_class} is likely at {fault.target} but has not come: "
-            f"{choice.action} for now, {ready}."
-        )
+        likely = f"{fault.fault_class} is likely at {fault.target} but has not come"
+        if fault.by_cost:
+            likely = f"a failure of {fault.target} is {_worth(policy, job, fault)}"
+        return f"{likely}: {choice.action} for now, {ready}."
     lost = f"rank {format_ranks(fault.dead)} of {name} is lost" if fault.dead else ""
     why = {
         "unknown": lost or f"nothing is known to be wrong with {name}",
@@ -105,7 +110,10 @@ def _sentence(job: JobState, fault: Fault, choice: Choice, spares: tuple[str, ..
     )
     if fault.predicted:
         ranks = format_ranks(fault.dead)
-        why = f"{fault.fault_class} is likely at {fault.target}, where rank {ranks} of {name} runs"
+        likely = f"{fault.fault_class} is likely at {fault.target}"
+        if fault.by_cost:
+            likely = f"a failure of {fault.target} is {_worth(policy, job, fault)}"
+        why = f"{likely}, where rank {ranks} of {name} runs"
     if not choice.regroups:
         advice = _ADVICE.get(choice.action, f"{choice.action} is for a person to do")
         return f"{why}: {advice}, the job's membership stays as it is."
@@ -115,6 +123,13 @@ def _sentence(job: JobState, fault: Fault, choice: Choice, spares: tuple[str, ..
     if choice.started:
         parts.append(f"{len(choice.started)} started anew from {choice.state_from}")
     return f"Because {why}: {choice.action}, {', '.join(parts)}."
+
+
+def _worth(policy: Policy, job: JobState, fault: Fault) -> str:
+    return (
+        f"unlikely, but {fault.chance_ppm / 10_000:.1f} % are enough"
+        f" where {worth_ppm(policy, job) / 10_000:.1f} % outweigh the costs of a needless move"
+    )
 
 
 def withhold(

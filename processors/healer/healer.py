@@ -17,6 +17,8 @@ follows the log and not what this copy believes to have said.
 | running | verdict that needs none | running | recovery_decided, for people |
 | running | failure likely, a rank should leave in time | recovering * | recovery_decided |
 | running | the same, but no safe rung, a limit, a pause, a veto | running | recovery_withheld |
+| running | failure unlikely, but costs speak for a move | recovering * | recovery_decided |
+| recovering | a move by cost, unclaimed, and anything more comes | running | |
 | holding | exit, report, verdict, attempt on the hold | holding | |
 | holding | cause and extent known, or waited for | recovering * | recovery_decided |
 | holding | nothing is wrong after all | recovering * | recovery_decided, lifts the hold |
@@ -47,6 +49,7 @@ import msgspec
 
 from nemesis.processors.healer import decisions, limits
 from nemesis.processors.healer.facts import on_part
+from nemesis.processors.healer.forecasts import read_prediction, suspect
 from nemesis.processors.healer.state import (
     CAUSES_MAX,
     HealerState,
@@ -58,9 +61,7 @@ from nemesis.processors.healer.state import (
 from nemesis.processors.healer.verdicts import (
     is_news,
     keep,
-    read_prediction,
     read_verdict,
-    suspect,
 )
 from nemesis.schemas.decided import (
     PolicyRefused,
@@ -269,13 +270,13 @@ class Healer:
     def _on_prediction(self, fact: Fact, predicted: FailurePredicted) -> Iterable[str]:
         """A part is likely to fail, or no longer; what follows waits for what has failed."""
         state, incident = self._state, predicted.incident
-        likely = suspect(state, predicted)
+        suspect(state, predicted)
         touched = [name for name in predicted.jobs if name in state.jobs]
         for name in touched:
             job = state.jobs[name]
             job.verdicts = [each for each in job.verdicts if each.incident != incident]
-            taken = read_prediction(job, predicted, fact)
-            if likely and is_news(state.policy, job, taken):
+            taken = read_prediction(state.policy, job, predicted, fact)
+            if taken is not None and is_news(state.policy, job, taken):
                 keep(job, taken)
                 _note(job, fact, incident)
         return touched

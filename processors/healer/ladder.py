@@ -18,7 +18,7 @@ from nemesis.schemas.codes import Action, FaultClass, Signature
 from nemesis.schemas.components import node_of
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.plans import Placement, StateSource
-from nemesis.schemas.policy import Policy, Step
+from nemesis.schemas.policy import PREDICTED_WORTH, Policy, Step
 from nemesis.schemas.rank_ranges import format_ranks
 
 WAITS_FOR_A_PERSON: Final[frozenset[Action]] = frozenset(
@@ -69,6 +69,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that do not answer."""
     predicted: str = ""
     """The playbook of a failure that has not come yet: `dead` still live."""
+    chance_ppm: int = 0
+    """Of that failure, where its playbook is that of costs."""
+
+    @property
+    def by_cost(self) -> bool:
+        """Whether only costs speak for an answer."""
+        return self.predicted == PREDICTED_WORTH
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,7 +153,7 @@ def _try(rung: Action, fault: Fault, job: JobView, policy: Policy) -> Choice | s
     if rung in _RUNGS:
         world_min = max(job.submitted.world_min, policy.world_min)
         return _RUNGS[rung](fault, job, world_min)
-    if fault.dead and rung not in WAITS_FOR_A_PERSON:
+    if fault.dead and not fault.predicted and rung not in WAITS_FOR_A_PERSON:
         return "ranks are dead and would stay so"
     return Choice(action=rung, target=fault.target)
 

@@ -8,13 +8,19 @@ than the limit allows before somebody has looked.
 
 from nemesis.processors.healer.ladder import Choice
 from nemesis.processors.healer.state import HealerState, JobState
+from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.policy import CELL_LIMITS, JOB_LIMITS, Policy
 
 
-def exceeded(state: HealerState, job: JobState, choice: Choice, now_ns: int) -> str:
+def exceeded(
+    state: HealerState, job: JobState, choice: Choice, now_ns: int, *, by_cost: bool = False
+) -> str:
     """The name of the limit that this choice would exceed, or that tripped before, or nothing."""
     policy = state.policy
     since_ns = now_ns - policy.shrinks_window_ns
+    moved = _since(state.moved_ns, now_ns - policy.forecast_window_ns)
+    if by_cost and moved >= policy.forecast_moves_max:
+        return "forecast_moves_max"
     if (
         "recoveries_max" in job.tripped
         or _since(job.recovered_ns, since_ns) >= policy.recoveries_max
@@ -38,16 +44,17 @@ def exceeded(state: HealerState, job: JobState, choice: Choice, now_ns: int) -> 
     return ""
 
 
-def count(
-    state: HealerState, job: JobState, choice_action: str, nodes_out: tuple[str, ...], now_ns: int
-) -> None:
+def count(state: HealerState, job: JobState, decided: RecoveryDecided, now_ns: int) -> None:
     """Remember an effective recovery."""
     policy: Policy = state.policy
+    if decided.by_cost:
+        since_ns = now_ns - policy.forecast_window_ns
+        state.moved_ns = (*(at for at in state.moved_ns if at > since_ns), now_ns)
     since_ns = now_ns - policy.shrinks_window_ns
     job.recovered_ns = (*(at for at in job.recovered_ns if at > since_ns), now_ns)
-    if choice_action == "shrink":
+    if decided.action == "shrink":
         job.shrunk_ns = (*(at for at in job.shrunk_ns if at > since_ns), now_ns)
-    leaving = [node for node in nodes_out if not state.nodes.get(node, False)]
+    leaving = [node for node in decided.nodes_out if not state.nodes.get(node, False)]
     since_ns = now_ns - policy.nodes_out_window_ns
     state.out_ns = (*(at for at in state.out_ns if at > since_ns), *(now_ns for _ in leaving))
     for node in leaving:

@@ -13,7 +13,13 @@ from typing import Final, cast
 
 from nemesis.schemas.codes import Action, FaultClass, Signature
 from nemesis.schemas.inferred import FaultAttributed
-from nemesis.schemas.policy import PREDICTED_ACT, PREDICTED_WATCH, Playbook, Step
+from nemesis.schemas.policy import (
+    PREDICTED_ACT,
+    PREDICTED_WATCH,
+    PREDICTED_WORTH,
+    Playbook,
+    Step,
+)
 
 LADDER: Final[tuple[Action, ...]] = (
     "none",
@@ -88,6 +94,8 @@ PLAYBOOKS: Final[Mapping[str, Playbook]] = {
     # nothing has failed: take the rank out while it still works, at the end of a step
     PREDICTED_ACT: ("shrink", "swap_node"),
     PREDICTED_WATCH: ("watch",),
+    # most likely it would not fail: only what gives the job as many ranks as it had
+    PREDICTED_WORTH: ("swap_node", "watch"),
 }
 """What is done where a policy says nothing else; `docs/policy.json` is this table as a policy."""
 

@@ -18,7 +18,7 @@ from nemesis.schemas.facts import Fact
 from nemesis.schemas.observed import ProcessExited
 from nemesis.schemas.operated import JobEnded, JobSubmitted
 from nemesis.schemas.plans import Placement
-from nemesis.schemas.policy import Policy
+from nemesis.schemas.policy import PREDICTED_WORTH, Policy
 from nemesis.schemas.rank_ranges import RANKS_MAX, format_ranks, parse_ranks
 
 CAUSES_MAX: Final = 32  # sequences that a decision cites; the first ones say why it was opened
@@ -49,6 +49,13 @@ class Verdict(msgspec.Struct, array_like=True, frozen=True):
     seq: int
     predicted: str = ""
     """The playbook of a failure that has not come yet: its ranks live."""
+    chance_ppm: int = 0
+    """Of that failure, where its playbook is that of costs."""
+
+    @property
+    def by_cost(self) -> bool:
+        """Whether only costs speak for an answer."""
+        return self.predicted == PREDICTED_WORTH
 
 
 class Pending(msgspec.Struct, array_like=True):
@@ -69,6 +76,8 @@ class Pending(msgspec.Struct, array_like=True):
     approved: bool = False
     """A person let it go ahead."""
     nodes_out: tuple[str, ...] = ()
+    by_cost: bool = False
+    """It makes way for whatever is more than a forecast that is worth its costs."""
 
     def touches(self, nodes: Collection[str]) -> bool:
         """Whether it takes one of these nodes out or lets it join: no actor would begin with it."""
@@ -163,6 +172,10 @@ class HealerState(msgspec.Struct, array_like=True):
     """Limits on all jobs together that were reached and not reset."""
     suspects: dict[str, str] = {}
     """Incident of a failure that is likely -> its node, which is no good spare."""
+    doubted: dict[str, str] = {}
+    """Incident of a failure that is not, but has a chance -> its node: the last spare to take."""
+    moved_ns: tuple[int, ...] = ()
+    """When ranks were moved by cost, within the policy's window."""
 
     def take_job(self, event: JobSubmitted | JobEnded, seq: int) -> None:
         """A job begins, anew if it was there, or is over; decisions' numbers go on."""

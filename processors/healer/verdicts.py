@@ -10,7 +10,6 @@ from typing import Final
 from nemesis.processors.healer.ladder import Fault, steps_of
 from nemesis.processors.healer.playbooks import RANK_OF, playbook_of
 from nemesis.processors.healer.state import (
-    PARTS_MAX,
     SETTLED_MAX,
     VERDICTS_MAX,
     HealerState,
@@ -23,8 +22,8 @@ from nemesis.processors.healer.state import (
 from nemesis.schemas.codes import Action
 from nemesis.schemas.components import node_of
 from nemesis.schemas.facts import Fact
-from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
-from nemesis.schemas.policy import PREDICTED_ACT, PREDICTED_WATCH, REGROUPING, Policy
+from nemesis.schemas.inferred import FaultAttributed
+from nemesis.schemas.policy import REGROUPING, Policy
 
 _ON_NODES: Final = frozenset({"swap_node", "drain_node"})
 """A class that one of these cures is a fault of a node's part."""
@@ -56,34 +55,6 @@ def read_verdict(job: JobState, verdict: FaultAttributed, fact: Fact) -> Verdict
     )
 
 
-def read_prediction(job: JobState, predicted: FailurePredicted, fact: Fact) -> Verdict:
-    """A failure that is likely, as if it had come, of ranks that still live."""
-    node = node_of(predicted.component)
-    act = predicted.band == "act"
-    return Verdict(
-        incident=predicted.incident,
-        revision=int(act),
-        known=True,
-        fault_class=predicted.fault_class,
-        signature="",
-        target=predicted.component,
-        ranks=predicted.ranks if job.submitted.job == predicted.jobs[0] else (),
-        bad_nodes=(node,) if node else (),
-        seq=fact.seq,
-        predicted=PREDICTED_ACT if act else PREDICTED_WATCH,
-    )
-
-
-def suspect(state: HealerState, predicted: FailurePredicted) -> bool:
-    """Whether a part is likely to fail now; its node is no good spare for as long."""
-    likely = predicted.band in ("watch", "act")
-    state.suspects.pop(predicted.incident, None)
-    if likely and (node := node_of(predicted.component)):
-        state.suspects[predicted.incident] = node
-        bounded(state.suspects, PARTS_MAX)
-    return likely
-
-
 def is_news(policy: Policy, job: JobState, verdict: Verdict) -> bool:
     """Whether this revision says more than what was answered or is known already."""
     for known in job.verdicts:
@@ -93,7 +64,9 @@ def is_news(policy: Policy, job: JobState, verdict: Verdict) -> bool:
     if settled is None:
         return True
     revision, rung = settled
-    return verdict.revision > revision and first_rung(policy, verdict) > rung
+    # a forecast that became surer is, though its rung may be a lower one
+    more = bool(verdict.predicted) or first_rung(policy, verdict) > rung
+    return verdict.revision > revision and more
 
 
 def keep(job: JobState, verdict: Verdict) -> None:
@@ -103,15 +76,20 @@ def keep(job: JobState, verdict: Verdict) -> None:
 
 
 def fault_of(state: HealerState, job: JobState) -> Fault:
-    """Everything that is wrong with a job, as one fault: the gravest verdict names the class."""
+    """Everything that is wrong with a job, as one fault: the gravest verdict names the class.
+
+    What has failed comes first, then what likely will, then what only its costs speak for; each is
+    answered by a rung of its own.
+    """
     view = job.view()
     dead = set(job.exited) | set(job.silent)
     bad: set[str] = set()
     worst: Verdict | None = None
     failed = bool(dead) or any(each.known and not each.predicted for each in job.verdicts)
+    sure = failed or any(each.known and not each.by_cost for each in job.verdicts)
     for verdict in job.verdicts:
-        if not verdict.known or (verdict.predicted and failed):
-            continue  # what has failed comes first, and is answered by a rung of its own
+        if not verdict.known or (verdict.predicted and failed) or (verdict.by_cost and sure):
+            continue
         rungs = _rungs(state.policy, verdict)
         if not _ON_NODES.isdisjoint(rungs):
             bad |= set(verdict.bad_nodes)
@@ -129,6 +107,7 @@ def fault_of(state: HealerState, job: JobState) -> Fault:
         target=f"job/{job.submitted.job}" if worst is None else worst.target,
         dead=frozenset(dead) & view.members,
         predicted="" if worst is None else worst.predicted,
+        chance_ppm=0 if worst is None else worst.chance_ppm,
         bad_nodes=frozenset(bad),
         silent_nodes=frozenset(view.node_of(rank) for rank in job.silent),
     )
@@ -178,14 +157,15 @@ def settle(
     job: JobState,
     action: Action,
     *,
-    all_of_them: bool,
+    answers: str | None = None,
     untouched: frozenset[int] = frozenset(),
 ) -> None:
     """Put away the verdicts that an action answers: those that it cures, and those whose ranks
-    left the job or the bad node; `all_of_them` where it was only said. A failure to come is cured
-    by leaving alone: a greater recovery for another reason leaves the rank where it is. Nor is a
-    fault cured whose ranks go on `untouched`: it came after the recovery had been decided. What is
-    for people to do is said to them, unless whom it is about has left."""
+    left the job or the bad node. `answers`: where it was only said, all of the kind that it was
+    said about (`Fault.predicted`); the others wait for an answer of their own. A failure to come is
+    cured by leaving alone: a greater recovery leaves the rank where it is. Nor is a fault cured
+    whose ranks go on `untouched`: it came after the recovery had been decided. What is for people
+    to do is said to them, unless whom it is about has left."""
     left: list[Verdict] = []
     for verdict in job.verdicts:
         asked = first_rung(state.policy, verdict)
@@ -193,9 +173,9 @@ def settle(
         met = RANK_OF[action] >= asked and not verdict.predicted
         replaces = asked >= RANK_OF["restart_rank"] and not blamed.isdisjoint(untouched)
         cured = (met and not replaces) or not blamed
-        if not all_of_them and not _regroups(state.policy, verdict):
+        if answers is None and not _regroups(state.policy, verdict):
             cured = bool(verdict.ranks) and not blamed
-        if verdict.known and (all_of_them or cured):
+        if verdict.known and (cured if answers is None else verdict.predicted == answers):
             job.settled.pop(verdict.incident, None)
             job.settled[verdict.incident] = (verdict.revision, max(asked, RANK_OF[action]))
         elif verdict.known:

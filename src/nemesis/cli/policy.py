@@ -22,7 +22,6 @@ from nemesis.cli.output import JsonOption, print_json, say
 from nemesis.schemas.errors import NemesisError
 
 if TYPE_CHECKING:
-    from nemesis.schemas.codes import Action
     from nemesis.schemas.policy import Policy
     from nemesis.views.hands import Hands
 
@@ -151,20 +150,19 @@ async def _apply(
         if not changes:
             return hands, []
         if more := rising(before, meant):
-            _confirm(more, before, meant, yes=yes)
+            _confirm(", ".join(more), yes=yes)
         document = msgspec.Raw(msgspec.json.encode(meant))
         act = PolicyApplied(at_ns=0, policy=document, **who)
         await write(log, hands, act, "policy", once=False)
     return hands, changes
 
 
-def _confirm(more: "list[Action]", before: "Policy", meant: "Policy", *, yes: bool) -> None:
+def _confirm(what: str, *, yes: bool) -> None:
     """Have a person say that more may be done than before.
 
     Raises:
         NotConfirmedError: nobody said so.
     """
-    what = ", ".join(f"{a} ({before.mode_of(a)} -> {meant.mode_of(a)})" for a in more)
     if yes:
         return
     if sys.stdin.isatty() and typer.confirm(f"More may be done than before: {what}. Apply it?"):

@@ -16,7 +16,7 @@ sim: $(VENV)/.runtime ## Start a simulated cluster, break a GPU, watch the job s
 	@$(BIN)/nemesis demo
 
 test: $(VENV)/.dev ## Run every test, fault tests included; skipped ones are listed with their reason
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 
 coverage: $(VENV)/.dev ## Run every test and measure the core, child processes too; fails below 95 % (half an hour)
 	@$(BIN)/coverage erase

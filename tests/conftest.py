@@ -23,6 +23,19 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Share the tests among workers: a file's stay together, those with real servers are one share.
+
+    Two real clusters side by side would wait for each other; calculations beside one do no harm.
+    The share with servers takes longest, so it comes first.
+    """
+    with_servers = {item for item in items if item.get_closest_marker("server")}
+    for item in items:
+        share = "server" if item in with_servers else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(share))
+    items.sort(key=lambda item: item not in with_servers)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Public data and incident cases beside the checkout; the test is skipped without them."""

@@ -47,11 +47,14 @@ Signature = Literal[
     "link_recovered",
     "transient",
     "not_understood",
+    "process_stopped",
+    "process_traced",
 ]
 """What sets the rung where the class alone does not. hardware_defect: the part itself says that it
 must be replaced (SRAM threshold, remap failure on many banks); link_recovered: it is up again;
 transient: it is over; not_understood: no
-rule explains what was seen."""
+rule explains what was seen; process_stopped: by a signal, as if killed, and nobody knows by whom;
+process_traced: by a debugger, so somebody is at work on it."""
 
 Action = Literal[
     "none",

@@ -91,6 +91,32 @@ class ProcessExited(Observation, kw_only=True, frozen=True):
     """Membership epoch of its job that the process was in; -1: not known."""
 
 
+ProcessState = Literal["running", "stopped", "traced", "uninterruptible", "zombie"]
+"""stopped: by a signal. traced: a debugger or profiler holds it. uninterruptible: it waits in the
+kernel, for a disk, a file server or a driver. zombie: its main thread has ended, and others of it
+run on. running: anything else, said of one that was not."""
+
+
+class ProcessStateSeen(Observation, kw_only=True, frozen=True):
+    """The kernel has had a rank's process in one state for a while; said again when that is over.
+
+    From /proc/PID/stat (proc_pid_stat(5)): T is stopped, t traced, D uninterruptible, Z zombie.
+    """
+
+    job: str
+    rank: Index
+    state: ProcessState
+    since_ns: Ns = 0
+    """When it was first seen so."""
+    pid: Index = 0
+    tracer_pid: Index = 0
+    """Of one that is traced: by which process."""
+    others: str = ""
+    """Ranks of its job on this node that were not so at that moment, in rank_ranges form."""
+    epoch: Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)] = -1
+    """Membership epoch of its job that the process was in; -1: not known."""
+
+
 class OperationSeen(msgspec.Struct, kw_only=True, array_like=True, frozen=True, gc=False):
     """One entry of a flight recorder: a collective that a rank enqueued."""
 

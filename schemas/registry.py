@@ -81,6 +81,7 @@ TELEMETRY: Final[Mapping[str, FactKind]] = {
         _telemetry("device_state", observed.DeviceStateRead),
         _telemetry("kernel", observed.KernelLineLogged, kept_for_ever=True),
         _telemetry("process", observed.ProcessExited, kept_for_ever=True),
+        _telemetry("process_state", observed.ProcessStateSeen, kept_for_ever=True),
         _telemetry("collective", observed.CollectiveRecorded),
         _telemetry("fabric", observed.FabricSampled, owner="collector"),
         _telemetry(

@@ -60,11 +60,11 @@ async def _trained(folder: Path, fate: str) -> tuple[dict[int, list[str]], list[
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("victim", [0, 2])
-def test_a_killed_rank_costs_no_step_and_the_rest_trains_on_as_if_it_had_left(
-    victim: int, tmp_path: Path
+@pytest.mark.parametrize(("signal", "victim"), [("SIGKILL", 0), ("SIGKILL", 2), ("SIGSTOP", 2)])
+def test_a_killed_or_stopped_rank_costs_no_step_and_the_rest_trains_on_as_if_it_had_left(
+    signal: str, victim: int, tmp_path: Path
 ) -> None:
-    told, events = asyncio.run(_trained(tmp_path, f"SIGKILL:{victim}@{FATAL_STEP}"))
+    told, events = asyncio.run(_trained(tmp_path, f"{signal}:{victim}@{FATAL_STEP}"))
     rest = tuple(rank for rank in range(4) if rank != victim)
     expected = reference(tmp_path, rest)
     for rank in rest:

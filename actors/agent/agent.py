@@ -11,7 +11,7 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -21,25 +21,17 @@ import msgspec
 from nemesis.actors.agent.launch import Launch
 from nemesis.actors.agent.ranks import Rank, started
 from nemesis.actors.agent.store import StoreBeside, open_store
+from nemesis.actors.agent.watch import Watch
 from nemesis.actors.following import Accepted, Deed, answer_to, deeds, judge
-from nemesis.producers.flight_recorder import read_dump
 from nemesis.producers.origin import Origin, Stamp
 from nemesis.producers.process import exit_of
-from nemesis.producers.recorder_tap import read_recorder
-from nemesis.producers.sample import block_of, sample_of
-from nemesis.schemas.channels import STEP_CHANNELS
 from nemesis.schemas.errors import NemesisError
-from nemesis.schemas.observed import CollectiveRecorded, Observation, SampleTaken
+from nemesis.schemas.observed import Observation
 from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankState, Report
 from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.streams.replacing import replace_file
-from nemesis.training.membership import Order, State
+from nemesis.training.membership import Order
 from nemesis.training.wire import End, Standing, Told, standing_of
-
-PERIOD_NS: Final = 5_000_000_000
-LOOK_S: Final = 0.1
-TAP_S: Final = 0.2
-"""A rank that is stuck answers in a millisecond, one that is stopped never."""
 
 
 class AgentRunningError(NemesisError):
@@ -68,8 +60,10 @@ class Agent:
         self._observations: list[Observation] = []
         self.ranks: Final[dict[int, Rank]] = {}
         """Of this node, by number: their latest life."""
+        self._watch: Final = Watch(
+            self._origin, launch.job, self.ranks, tap=self._tap_path, on_seen=self._see
+        )
         self._reports_count = 0
-        self._dumped: Final[set[tuple[int, State]]] = set()
         self._reported: tuple[RankState, ...] = ()
         self.on_news: Callable[[], None] = lambda: None
         """Called when there is something to be carried away."""
@@ -106,9 +100,7 @@ class Agent:
                 store = self._launch.store or self.store
                 for number in self._launch.ranks:
                     self._start(number, 0, Told(order=first, store=store))
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._sample())
-                tasks.create_task(self._look())
+            await self._watch.run()
 
     @property
     def is_busy(self) -> bool:
@@ -291,63 +283,9 @@ class Agent:
     def _tap_path(self, number: int) -> Path:
         return self._folder / f"rank_{number}.tap"
 
-    async def _look(self) -> None:
-        """Read the flight recorders where the ranks stand for longer than steps take."""
-        while True:
-            await asyncio.sleep(LOOK_S)
-            running = [each for each in self.ranks.values() if each.is_standing]
-            if running and all(each.is_stalled(time.time_ns()) for each in running):
-                moment = (max(each.epoch for each in running), max(r.state for r in running))
-                if moment not in self._dumped:
-                    self._dumped.add(moment)
-                    await self._dump(running)
-
-    async def _dump(self, ranks: Sequence[Rank]) -> None:
-        """One digest a rank; that one has none while others have is said as well."""
-        raw = await asyncio.gather(
-            *(
-                asyncio.to_thread(read_recorder, self._tap_path(rank.number), TAP_S)
-                for rank in ranks
-            )
-        )
-        now_ns = time.time_ns()
-        for rank, content in zip(ranks, raw, strict=True):
-            stamp = self._origin.stamp("collective", now_ns)
-            job, number = self._launch.job, rank.number
-            if content is None:
-                fact = CollectiveRecorded(**stamp, job=job, rank=number, dump_missing=True)
-            else:
-                dump = read_dump(msgspec.json.decode(content))
-                fact = CollectiveRecorded(
-                    **stamp,
-                    job=job,
-                    rank=number,
-                    trace_version=dump.version,
-                    entry_count=dump.entry_count,
-                    groups=dump.groups,
-                )
-            self._observations.append(fact)
+    def _see(self, seen: Sequence[Observation]) -> None:
+        self._observations += seen
         self.on_news()
-
-    async def _sample(self) -> None:
-        while True:
-            await asyncio.sleep(PERIOD_NS / 1e9)
-            self._observations.append(self._sampled())
-            self.on_news()
-
-    def _sampled(self) -> SampleTaken:
-        rows: list[Mapping[str, int]] = [
-            {"rank": rank.number, "step": max(0, rank.state.steps_count)}
-            for rank in self.ranks.values()
-            if rank.is_alive
-        ]
-        return sample_of(
-            self._origin,
-            time.time_ns(),
-            period_ns=PERIOD_NS,
-            steps=block_of(STEP_CHANNELS, rows) if rows else None,
-            job=self._launch.job if rows else "",
-        )
 
     def end(self) -> None:
         """The job is over, or never to be: let nothing of it run on."""

@@ -20,6 +20,7 @@ from nemesis.processors.attribution.certainty import CLASS_PPM_MIN, NAMED_PPM_MI
 from nemesis.processors.attribution.exits import is_own_death, signal_of
 from nemesis.processors.attribution.findings import RANK_EXITED, Finding, Proof
 from nemesis.processors.attribution.gpu_signs import take_gpu_signs, take_host_signs, take_nvlinks
+from nemesis.processors.attribution.halt_placing import place_halts, take_back_halt
 from nemesis.processors.attribution.holdback import Held
 from nemesis.processors.attribution.host_signs import host_block
 from nemesis.processors.attribution.incidents import LINK_KINDS, Clue, Exit, Incident
@@ -73,6 +74,7 @@ class Attribution:
         "sample",
         "kernel",
         "process",
+        "process_state",
         "collective",
         "fabric",
         "inventory",
@@ -141,7 +143,7 @@ class Attribution:
                 if fact.kind == "setting":
                     state.differences.take(fact)
                 return ()
-            case "kernel" | "process" | "collective" | "inventory" | "spool":
+            case "kernel" | "process" | "process_state" | "collective" | "inventory" | "spool":
                 state.hearing.heard(fact)
                 return self._on_observation(fact)
             case _:
@@ -179,6 +181,8 @@ class Attribution:
                 return self._on_kernel(fact)
             case "process":
                 return self._on_process(fact)
+            case "process_state":
+                return self._on_process_state(fact)
             case "collective":
                 self._state.recorders.take(fact, self._settings.stall_ns)
             case "inventory":
@@ -194,9 +198,7 @@ class Attribution:
             case "job_submitted":
                 state.inventory.submit(fact.data)
                 state.hearing.expect(fact.data.node_names)
-                state.recorders.forget(fact.data.job)
-                state.steps.forget(fact.data.job)
-                state.forget_steps(fact.data.job)
+                state.forget(fact.data.job)
             case "job_ended":
                 self._end(fact.data.job)
             case "recovery_decided":
@@ -207,9 +209,7 @@ class Attribution:
                 stay = state.inventory.nodes_of(fact.data.job)
                 left = [node for node in before if node not in stay]
                 state.hearing.leave(left, fact.log_time_ns)
-                state.recorders.forget(job)
-                state.steps.regroup(job)
-                state.forget_steps(job)
+                state.regroup(job)
                 state.incidents.recover(incident_id)
 
     def _read_samples(self) -> None:
@@ -261,6 +261,7 @@ class Attribution:
         signal = signal_of(data.exit_code, data.signal)
         left = state.recoveries.is_leaving(data.job, data.rank)
         left = left or state.inventory.is_gone(data.job, data.rank)
+        state.halts.end(data.job, data.rank)
         if left or (not signal and data.exit_code == 0):
             return ()
         exited = Exit(
@@ -276,6 +277,14 @@ class Attribution:
         )
         hold_ns = 0 if is_own_death(exited) else HOLD_NS
         return self._receive(fact, level=RANK_EXITED, hold_ns=hold_ns, exited=exited)
+
+    def _on_process_state(self, fact: Fact) -> Sequence[Conclusion]:
+        state = self._state
+        if not state.halts.take(fact, state.inventory):
+            return ()
+        goes_on = fact.data.rank not in state.halts.jobs.get(fact.data.job, {})
+        touched = take_back_halt(state, fact.data.job) if goes_on else place_halts(state)
+        return self._judged(touched, urgent=True)
 
     def _receive(
         self,
@@ -304,6 +313,7 @@ class Attribution:
         for held in state.hold_back.due(now_ns):
             placing.place(state, held)
         placing.place_stuck(state, self._settings.stall_ns)
+        place_halts(state)
         placing.place_faulted(state)
         placing.place_silence(state, fact)
         placing.place_links(state)
@@ -372,10 +382,8 @@ class Attribution:
     def _end(self, job: str) -> None:
         """Nothing of a job that is over concerns anybody, except what hardware it met."""
         self._state.inventory.end(job)
-        self._state.recorders.forget(job)
-        self._state.steps.forget(job)
+        self._state.forget(job)
         self._state.reports.end(job)
-        self._state.forget_steps(job)
         self._state.incidents.close(lambda each: each.job == job and not each.clues)
 
 

@@ -212,7 +212,7 @@ def place_links(state: State) -> None:
             incident = state.incidents.unexplained(jobs, now_ns, state.inventory)
             if incident is not None and not has_followers_only(state, incident, found.since_ns):
                 incident = None
-        _tell(state, incident, found.key, found.nodes, found.finding)
+        tell(state, incident, found.key, found.nodes, found.finding)
 
 
 def place_trunks(state: State) -> None:
@@ -227,7 +227,7 @@ def place_trunks(state: State) -> None:
         ]
         incident = state.incidents.about(key) or state.incidents.about(f"switch/{switch}")
         incident = incident or state.incidents.of_nodes(below, now_ns)
-        _tell(state, incident, key, below, finding)
+        tell(state, incident, key, below, finding)
 
 
 def place_ways(state: State) -> None:
@@ -245,7 +245,7 @@ def place_ways(state: State) -> None:
         incident = state.incidents.about(key) or state.incidents.unexplained(
             (job,), now_ns, state.inventory
         )
-        _tell(state, incident, key, nodes, finding)
+        tell(state, incident, key, nodes, finding)
 
 
 def place_pauses(state: State) -> None:
@@ -254,7 +254,7 @@ def place_pauses(state: State) -> None:
     found = judge_pauses(state.pauses, state.inventory) if state.pauses.waits else None
     if found is not None:
         incident = state.incidents.about(KEY)
-        _tell(state, incident, KEY, found.nodes, found.finding)
+        tell(state, incident, KEY, found.nodes, found.finding)
 
 
 def place_clients(state: State) -> None:
@@ -299,10 +299,10 @@ def place_slow(state: State) -> None:
     for job, node, finding in found:
         key = f"{SLOW}{job} {node}"
         incident = state.incidents.about(key)
-        _tell(state, incident, key, (node,), finding)
+        tell(state, incident, key, (node,), finding)
     for job, finding in state.step_times.judge():
         key = f"{SLOW}{job}"
-        _tell(state, state.incidents.about(key), key, (), finding)
+        tell(state, state.incidents.about(key), key, (), finding)
     state.slowness.forget([job for job in state.steps.jobs if not state.steps.is_watched(job)])
     by_node = {f"{SLOW}{each.job} {each.node}" for each in found}
     _end_slow(state, by_node | {f"{SLOW}{job}" for job in state.step_times.going_on()})
@@ -322,7 +322,7 @@ def place_states(state: State) -> None:
     """Whose parameters or gradients are wrong."""
     for job, finding in state.step_states.judge(state.inventory):
         key = f"state {job}"
-        _tell(state, state.incidents.about(key), key, (), finding)
+        tell(state, state.incidents.about(key), key, (), finding)
 
 
 def place_differences(state: State) -> None:
@@ -345,7 +345,7 @@ def place_differences(state: State) -> None:
             incident = state.incidents.of_nodes((node,), now_ns)
         if incident is None:
             incident = state.incidents.unexplained(finding.jobs, now_ns, state.inventory)
-        _tell(state, incident, key, (node,), finding)
+        tell(state, incident, key, (node,), finding)
 
 
 def _end_slow(state: State, slow: set[str]) -> None:
@@ -363,7 +363,7 @@ def _end_slow(state: State, slow: set[str]) -> None:
                 incident.due_ns = incident.due_ns or now_ns
 
 
-def _tell(
+def tell(
     state: State, incident: Incident | None, key: str, nodes: Sequence[str], finding: Finding
 ) -> None:
     """Let an incident know what counters or steps prove, or open one for it."""

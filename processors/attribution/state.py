@@ -7,6 +7,7 @@ import msgspec
 from nemesis.processors.attribution.counters import Counters
 from nemesis.processors.attribution.device_states import DeviceStates
 from nemesis.processors.attribution.differences import Differences
+from nemesis.processors.attribution.halts import Halts
 from nemesis.processors.attribution.holdback import HoldBack, Surroundings
 from nemesis.processors.attribution.host_signs import HostCounters
 from nemesis.processors.attribution.incidents import Support
@@ -35,6 +36,7 @@ class State(msgspec.Struct):
     log_time_ns: int = 0
     inventory: Inventory = msgspec.field(default_factory=Inventory)
     recoveries: Recoveries = msgspec.field(default_factory=Recoveries)
+    halts: Halts = msgspec.field(default_factory=Halts)
     recorders: Recorders = msgspec.field(default_factory=Recorders)
     hearing: Hearing = msgspec.field(default_factory=Hearing)
     counters: Counters = msgspec.field(default_factory=Counters)
@@ -59,8 +61,19 @@ class State(msgspec.Struct):
     surroundings: Surroundings = msgspec.field(default_factory=Surroundings)
     incidents: Incidents = msgspec.field(default_factory=Incidents)
 
-    def forget_steps(self, job: str) -> None:
-        """A job is over, begins anew, or goes on in another membership."""
+    def forget(self, job: str) -> None:
+        """A job is over, or begins anew."""
+        self.recorders.forget(job)
+        self.halts.forget(job)
+        self.steps.forget(job)
+        self.step_times.forget(job)
+        self.step_states.forget(job)
+
+    def regroup(self, job: str) -> None:
+        """A job goes on in another membership."""
+        self.recorders.forget(job)
+        self.halts.regroup(job)
+        self.steps.regroup(job)
         self.step_times.forget(job)
         self.step_states.forget(job)
 

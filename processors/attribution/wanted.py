@@ -56,6 +56,8 @@ ROUTE_TO_PEER: Final = "the way to the peer's address: ip route get ADDRESS on b
 GPU_DIAGNOSIS: Final = "a test of its GPU: dcgmi diag -r 3"
 BATCH: Final = "the batch that it had: the sampler's state, torch.save of its inputs"
 SETTING_HISTORY: Final = "who changed the setting: journalctl, the configuration management's log"
+WHO_STOPPED: Final = "who sent the signal: bpftrace -e 'tracepoint:signal:signal_generate', auditd"
+WHO_SUSPENDED: Final = "whether somebody suspended it: scontrol show job, docker ps"
 SERVER_LOG: Final = "the file server's own log"
 OTHER_CLIENT: Final = "the kernel log of another client of that server: journalctl -k"
 

@@ -82,6 +82,9 @@ PLAYBOOKS: Final[Mapping[str, Playbook]] = {
     "silent_corruption": ("drain_node",),
     "none": ("none",),
     "unknown": ("restart_rank", "shrink", "restart_job"),
+    # a process that is stopped is as good as one that was killed; what is traced is being worked on
+    "app.stall/process_stopped": ("restart_rank", "shrink", "restart_job"),
+    "app.stall/process_traced": ("watch",),
     # the GPU goes on after its process ended; the page is offline (Xid 94)
     "gpu.memory/ecc_contained": ("restart_rank", *_ELSEWHERE),
     # the row is replaced at the next reset; until then nothing is wrong (Xid 63)
@@ -140,6 +143,8 @@ _PART_ACTIONS_SIGNED: Final[Mapping[tuple[FaultClass, Signature], Action]] = {
     ("nic", "link_recovered"): "reinit_communicator",
     ("gpu.thermal", "transient"): "watch",
     ("straggler.gpu", "transient"): "watch",
+    ("app.stall", "process_stopped"): "restart_rank",
+    ("app.stall", "process_traced"): "watch",
 }
 # a class that is proven without its part: what helps without knowing the part
 _CLASS_ONLY_ACTIONS: Final[Mapping[FaultClass, Action]] = {

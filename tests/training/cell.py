@@ -33,7 +33,7 @@ from nemesis.streams.supervisor import Supervisor
 JOB: Final = "llama"
 POLICY: Final = Policy(
     mode="act",
-    playbooks={"unknown": ("shrink", "restart_job"), "app.program": ("shrink", "restart_job")},
+    playbooks={name: ("shrink", "restart_job") for name in ("unknown", "app.program", "app.stall")},
 )
 LIMITS: Final = Limits(log_bytes=2**30, store_bytes=2**26)
 READY_S: Final = 60.0

@@ -1,0 +1,124 @@
+"""What an agent sees of its ranks besides what they say: how the kernel has them, where they stand.
+
+A rank that is stuck goes on saying nothing; its process's state and its flight recorder tell why.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nemesis.actors.agent.ranks import Rank
+from nemesis.producers.flight_recorder import read_dump
+from nemesis.producers.origin import Origin
+from nemesis.producers.process import ProcessWatch
+from nemesis.producers.recorder_tap import read_recorder
+from nemesis.producers.sample import block_of, sample_of
+from nemesis.schemas.channels import STEP_CHANNELS
+from nemesis.schemas.observed import CollectiveRecorded, Observation, SampleTaken
+from nemesis.training.membership import State
+
+PERIOD_NS: Final = 5_000_000_000
+LOOK_S: Final = 0.1
+TAP_S: Final = 0.2
+"""A rank that is stuck answers in a millisecond, one that is stopped never."""
+
+
+class Watch:
+    """Looks at a node's ranks."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        job: str,
+        ranks: Mapping[int, Rank],
+        *,
+        tap: Callable[[int], Path],
+        on_seen: Callable[[Sequence[Observation]], None],
+    ) -> None:
+        """`ranks`: those that the agent has, by number; `tap`: where a rank serves its recorder."""
+        self._origin: Final = origin
+        self._job: Final = job
+        self._ranks: Final = ranks
+        self._tap: Final = tap
+        self._on_seen: Final = on_seen
+        self._processes: Final = ProcessWatch(origin, job)
+        self._dumped: Final[set[tuple[int, State]]] = set()
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look_at_processes())
+            tasks.create_task(self._look_at_recorders())
+            tasks.create_task(self._sample())
+
+    async def _look_at_processes(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            alive = {number: rank for number, rank in self._ranks.items() if rank.is_alive}
+            pids = {number: rank.pid for number, rank in alive.items()}
+            epochs = {number: rank.epoch for number, rank in alive.items()}
+            if seen := self._processes.look(pids, epochs, time.time_ns()):
+                self._on_seen(seen)
+
+    async def _look_at_recorders(self) -> None:
+        """Read them where the ranks stand for longer than steps take."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            running = [each for each in self._ranks.values() if each.is_standing]
+            if running and all(each.is_stalled(time.time_ns()) for each in running):
+                moment = (max(each.epoch for each in running), max(r.state for r in running))
+                if moment not in self._dumped:
+                    self._dumped.add(moment)
+                    await self._dump(running)
+
+    async def _dump(self, ranks: Sequence[Rank]) -> None:
+        """One digest a rank; that one has none while others have is said as well."""
+        raw = await asyncio.gather(
+            *(asyncio.to_thread(read_recorder, self._tap(rank.number), TAP_S) for rank in ranks)
+        )
+        if not any(raw):
+            return
+        now_ns = time.time_ns()
+        facts: list[Observation] = []
+        for rank, content in zip(ranks, raw, strict=True):
+            stamp = self._origin.stamp("collective", now_ns)
+            if content is None:
+                facts.append(
+                    CollectiveRecorded(**stamp, job=self._job, rank=rank.number, dump_missing=True)
+                )
+                continue
+            dump = read_dump(msgspec.json.decode(content))
+            facts.append(
+                CollectiveRecorded(
+                    **stamp,
+                    job=self._job,
+                    rank=rank.number,
+                    trace_version=dump.version,
+                    entry_count=dump.entry_count,
+                    groups=dump.groups,
+                )
+            )
+        self._on_seen(facts)
+
+    async def _sample(self) -> None:
+        while True:
+            await asyncio.sleep(PERIOD_NS / 1e9)
+            self._on_seen([self._sampled()])
+
+    def _sampled(self) -> SampleTaken:
+        rows: list[Mapping[str, int]] = [
+            {"rank": rank.number, "step": max(0, rank.state.steps_count)}
+            for rank in self._ranks.values()
+            if rank.is_alive
+        ]
+        return sample_of(
+            self._origin,
+            time.time_ns(),
+            period_ns=PERIOD_NS,
+            steps=block_of(STEP_CHANNELS, rows) if rows else None,
+            job=self._job if rows else "",
+        )

@@ -1,4 +1,4 @@
-"""`nemesis topology`: what a simulated cluster is made of, and what shares what in it."""
+"""`nemesis topology`: what a cluster is made of, what shares what in it, what could run on it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nemesis.cli.output import JsonOption, print_json, say
+from nemesis.cli.topology_check import check, models
 
 if TYPE_CHECKING:
     from nemesis.sim.topology.cluster import Cluster
 
-topology = typer.Typer(no_args_is_help=True, help="Simulated clusters: shapes, ways, cuts.")
+topology = typer.Typer(
+    no_args_is_help=True, help="Clusters: shapes, ways, cuts, and whether a job could run."
+)
+topology.command()(check)
+topology.command()(models)
 
 ClusterOption = Annotated[
     Path | None, typer.Option("--cluster", help="A cluster file, or the name of a shape.")

@@ -1,0 +1,73 @@
+"""The GPUs that jobs may be put on: how many are free, and what they are near to.
+
+A row is a *bay*: the GPUs of one node that share one NVLink domain. A server with two domains has
+two bays; a rack of 18 trays over one NVSwitch fabric is 18 bays of one domain. So GPUs are never
+added up over what cannot carry a group.
+
+Tiers count from below: `tiers[0]` are leaf groups, then pods, and so on; the last is one group, the
+whole fabric. An NVLink domain is no tier: it may be wider than a leaf or narrower than a node.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from nemesis.processors.topology.gpu_class import GPU_CLASSES, UNKNOWN, GpuClass
+
+TIER_NAMES: Final = ("leaf", "pod", "core")
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """Columns of equal length, one entry a bay; bays of one node stand beside each other."""
+
+    nodes: tuple[str, ...]
+    gpu_classes: tuple[str, ...]
+    gpu_counts: tuple[int, ...]
+    free_counts: tuple[int, ...]
+    domains: tuple[int, ...]
+    """Number of the NVLink domain; of GPUs without NVLink each bay's own."""
+    tiers: tuple[tuple[int, ...], ...]
+    """By tier, the number of each bay's group."""
+    rail_counts: tuple[int, ...]
+    """NICs of the node that its GPUs talk over."""
+    nic_mbps: tuple[int, ...]
+    """Of one NIC."""
+    transport: str
+    """infiniband, roce, efa; "": not known."""
+    tapers: tuple[float, ...]
+    """By tier, how much more may enter it from below than it can carry: 1.0 is non-blocking."""
+
+    @property
+    def gpu_count(self) -> int:
+        """All GPUs."""
+        return sum(self.gpu_counts)
+
+    @property
+    def free_count(self) -> int:
+        """GPUs that no job has."""
+        return sum(self.free_counts)
+
+    @property
+    def depth(self) -> int:
+        """How many tiers there are."""
+        return len(self.tiers)
+
+    def gpu_class(self, bay: int) -> GpuClass:
+        """The class of a bay's GPUs."""
+        return GPU_CLASSES.get(self.gpu_classes[bay], UNKNOWN)
+
+    def without(self, nodes: Collection[str]) -> "Pool":
+        """The same pool, nothing free on these nodes."""
+        taken = set(nodes)
+        pairs = zip(self.nodes, self.free_counts, strict=True)
+        return replace(self, free_counts=tuple(0 if n in taken else free for n, free in pairs))
+
+
+def sums(groups: Sequence[int], counts: Sequence[int]) -> Mapping[int, int]:
+    """By group, the sum of its members' counts."""
+    found: dict[int, int] = {}
+    for group, count in zip(groups, counts, strict=True):
+        found[group] = found.get(group, 0) + count
+    return found

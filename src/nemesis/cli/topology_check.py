@@ -1,0 +1,203 @@
+"""`nemesis topology check` and `models`: could a job run at all, before it waits for anything."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from nemesis.cli.output import JsonOption, print_json, say
+from nemesis.schemas.errors import NemesisError
+
+if TYPE_CHECKING:
+    from nemesis.processors.parallelism.case import Case, Finding, Settings
+    from nemesis.processors.parallelism.check import Checked
+    from nemesis.processors.parallelism.model import ModelShape
+    from nemesis.processors.parallelism.parsing import Parsed
+    from nemesis.processors.topology.pool import Pool
+
+EXIT_CODES = {"accepted": 0, "rejected": 1, "waits": 3}
+
+
+class BadSettingError(NemesisError):
+    """An option that says what cannot be."""
+
+    exit_code = 2
+
+
+def models(json: JsonOption = False) -> None:
+    """List the published models that `--model` takes by name."""
+    from nemesis.processors.parallelism.model import published_models
+
+    found = [*published_models().values()]
+    if json:
+        print_json(found)
+        return
+    for model in found:
+        experts = f"{model.experts} experts, {model.top_k} a token" if model.experts else "dense"
+        size = f"{model.total / 1e9:7.1f}B  {model.layers:>3} layers of {model.hidden:>5}"
+        say(f"{model.name:<16} {size}  {model.heads:>3} heads  {experts}")
+
+
+def check(
+    spec: Annotated[str, typer.Argument(metavar="SPEC", help="TP8_NVL18+PP4_IB2")],
+    model: Annotated[str, typer.Option(help="A model file, or the name of a model.")] = "",
+    cluster: Annotated[
+        Path | None, typer.Option(help="A cluster file, or the name of a shape.")
+    ] = None,
+    gpus: Annotated[
+        int, typer.Option(min=0, help="GPUs of the job; else what degrees and cluster say.")
+    ] = 0,
+    taken: Annotated[
+        list[str] | None, typer.Option(help="Nodes that are not free, as n[001-016]; repeatable.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="seq=131072, recompute=full, ..."),
+    ] = None,
+    bare_number: Annotated[
+        Literal["rails", "tier"], typer.Option(help="What the 2 of IB2 counts.")
+    ] = "rails",
+    json: JsonOption = False,
+) -> None:
+    """Check what a job needs against model and cluster; nothing is placed.
+
+    Exit status: 0 accepted, 1 rejected, 2 not in the language, 3 it would have to wait for GPUs
+    that other jobs have.
+    """
+    from msgspec.structs import replace
+
+    from nemesis.processors.parallelism.case import Case
+    from nemesis.processors.parallelism.check import check as checked_by
+    from nemesis.processors.parallelism.parsing import read
+    from nemesis.processors.parallelism.reading import numbers_as_tiers
+
+    parsed = read(spec)
+    if bare_number == "tier":
+        parsed = replace(parsed, spec=numbers_as_tiers(parsed.spec))
+    case = Case(
+        spec=parsed.spec,
+        gpu_count=gpus,
+        model=_model(model) if model else None,
+        pool=_pool(cluster, taken or []) if cluster else None,
+        settings=_settings(setting or []),
+    )
+    checked = checked_by(case)
+    if json:
+        print_json(_document(parsed, case, checked))
+    else:
+        _explain(parsed, case, checked)
+    raise typer.Exit(EXIT_CODES[checked.outcome])
+
+
+def _model(name: str) -> "ModelShape":
+    """A published model, or the one that a file describes."""
+    from nemesis.processors.parallelism.model import BadModelError, model_of, published_models
+    from nemesis.streams.documents import read_toml
+
+    known = published_models()
+    if name in known:
+        return known[name]
+    path = Path(name)
+    if path.suffix != ".toml" and not path.exists():
+        hint = "`nemesis topology models` lists them; a file ends in .toml"
+        raise BadModelError(f"no model {name[:60]!r} is known", hint=hint)
+    document = read_toml(path)
+    return model_of(document, str(document.pop("name", path.stem)))
+
+
+def _pool(cluster: Path, taken: list[str]) -> "Pool":
+    from nemesis.schemas.node_ranges import parse_nodes
+    from nemesis.sim.topology.cluster_file import load_cluster
+    from nemesis.sim.topology.pool import pool_of
+
+    pool = pool_of(load_cluster(cluster))
+    names = parse_nodes(taken)
+    strange = [name for name in names if name not in pool.nodes]
+    if strange:
+        ends = f"{pool.nodes[0]} to {pool.nodes[-1]}"
+        raise BadSettingError(f"--taken: no node {strange[0][:60]!r}, expected names from {ends}")
+    return pool.without(names)
+
+
+def _settings(said: list[str]) -> "Settings":
+    """`NAME=VALUE` pairs; commas make a list."""
+    import msgspec
+
+    from nemesis.processors.parallelism.case import Settings
+
+    lists = {"stages", "sharp"}
+    names = ", ".join(Settings.__struct_fields__)
+    found: dict[str, Any] = {}
+    for each in said:
+        name, equals, value = each.partition("=")
+        if not equals or name not in Settings.__struct_fields__:
+            raise BadSettingError(f"--set {each[:60]!r}: expected NAME=VALUE, NAME one of {names}")
+        found[name] = value.split(",") if name in lists else value
+    try:
+        return msgspec.convert(found, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadSettingError(f"--set: {error}") from error
+
+
+def _document(parsed: "Parsed", case: "Case", checked: "Checked") -> dict[str, Any]:
+    from nemesis.processors.parallelism.reading import meaning
+    from nemesis.processors.parallelism.spec import printed
+
+    return {
+        "outcome": checked.outcome,
+        "spec": printed(case.spec),
+        "gpus": checked.gpu_count,
+        "degrees": _degrees(case, checked),
+        "meaning": [meaning(term) for term in case.spec.terms],
+        "findings": [
+            {
+                "code": each.code,
+                "severity": each.severity,
+                "text": each.text,
+                "legal": each.legal,
+                "span": parsed.spans.get(each.part),
+                "waits": each.waits,
+            }
+            for each in checked.findings
+        ],
+        "not_judged": checked.unknown,
+    }
+
+
+def _degrees(case: "Case", checked: "Checked") -> dict[str, int]:
+    """Of every dim, where they are consistent."""
+    if not checked.gpu_count or any(each.code in ("W1", "W4") for each in checked.findings):
+        return {}
+    layout = case.layout
+    experts = {"ETP": layout.expert_tensor, "EP": layout.expert_parallel}
+    return dict(layout.dense) | {name: degree for name, degree in experts.items() if degree > 1}
+
+
+def _explain(parsed: "Parsed", case: "Case", checked: "Checked") -> None:
+    from nemesis.processors.parallelism.reading import meaning
+    from nemesis.processors.parallelism.spec import printed
+
+    degrees = " x ".join(f"{dim}{degree}" for dim, degree in _degrees(case, checked).items())
+    say(
+        f"{checked.outcome}: {printed(case.spec)}"
+        + (f" on {checked.gpu_count} GPUs" if degrees else "")
+    )
+    for finding in checked.findings:
+        _show(parsed, finding)
+    if degrees:
+        say(f"  ranks, innermost first: {degrees}")
+    for term in case.spec.terms:
+        say(f"  {meaning(term)}")
+    if checked.unknown:
+        wanted = "--model and --cluster" if len(checked.unknown) > 2 else "--model or --cluster"
+        say(f"  not judged: {', '.join(checked.unknown)} ({wanted} would tell)")
+
+
+def _show(parsed: "Parsed", finding: "Finding") -> None:
+    """A finding in a line, the place it speaks of below it."""
+    advice = f"; {finding.legal}" if finding.legal else ""
+    say(f"  {finding.severity} {finding.code}: {finding.text}{advice}")
+    span = parsed.spans.get(finding.part)
+    if span and finding.severity == "error":
+        say(f"    {parsed.text}")
+        say(f"    {' ' * span[0]}{'^' * (span[1] - span[0])}")

@@ -117,6 +117,22 @@ class ProcessStateSeen(Observation, kw_only=True, frozen=True):
     """Membership epoch of its job that the process was in; -1: not known."""
 
 
+class GroupBroken(Observation, kw_only=True, frozen=True):
+    """Ranks of this node gave up their group by themselves: a peer is gone, or does not answer.
+
+    Said where no end of a rank and no plan told why within a moment: who is gone may be a whole
+    node with its agent.
+    """
+
+    job: str
+    epoch: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    """Of the membership whose group it was."""
+    ranks: str = ""
+    """Those that gave it up, in rank_ranges form."""
+    why: str = ""
+    """What the first of them saw, as its library says it."""
+
+
 class OperationSeen(msgspec.Struct, kw_only=True, array_like=True, frozen=True, gc=False):
     """One entry of a flight recorder: a collective that a rank enqueued."""
 

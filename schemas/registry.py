@@ -82,6 +82,7 @@ TELEMETRY: Final[Mapping[str, FactKind]] = {
         _telemetry("kernel", observed.KernelLineLogged, kept_for_ever=True),
         _telemetry("process", observed.ProcessExited, kept_for_ever=True),
         _telemetry("process_state", observed.ProcessStateSeen, kept_for_ever=True),
+        _telemetry("group_broken", observed.GroupBroken, kept_for_ever=True),
         _telemetry("collective", observed.CollectiveRecorded),
         _telemetry("fabric", observed.FabricSampled, owner="collector"),
         _telemetry(

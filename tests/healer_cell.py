@@ -27,7 +27,7 @@ from nemesis.schemas.facts import (
     telemetry_subject,
 )
 from nemesis.schemas.inferred import Culprit, FailurePredicted, FaultAttributed, RiskBand
-from nemesis.schemas.observed import ClockTicked, Observation, ProcessExited
+from nemesis.schemas.observed import ClockTicked, GroupBroken, Observation, ProcessExited
 from nemesis.schemas.operated import (
     JobSubmitted,
     PolicyApplied,
@@ -152,6 +152,18 @@ class Cell:
             **fields,
         )
         return self.observe("process", data)
+
+    def lose_group(self, epoch: int = 0, *, node: str = "n1", late_ns: int = 0) -> int:
+        """Ranks of a node gave up their group, and nobody said why."""
+        data = GroupBroken(
+            node=node,
+            start_ns=1,
+            n=self.number(node, "group_broken"),
+            at_ns=self.now_ns - late_ns,
+            job="llama",
+            epoch=epoch,
+        )
+        return self.observe("group_broken", data)
 
     def blame(self, fault_class: str, *ranks: int, node: str = "n1", **fields: Any) -> int:
         """A verdict on a GPU of the node, or on a program where no node is given."""

@@ -76,6 +76,57 @@ def test_a_killed_or_stopped_rank_costs_no_step_and_the_rest_trains_on_as_if_it_
 
 
 @pytest.mark.timeout(300)
+def test_a_rank_that_will_fail_leaves_at_a_boundary_and_nobody_is_held(tmp_path: Path) -> None:
+    async def run() -> tuple[dict[int, list[str]], list[Any]]:
+        environment = {"STEPS": "600", "FATE": ""}
+        async with training_cell(
+            tmp_path, torch_python(), environment=environment, without=["ecc_rules"]
+        ) as cell:
+            await _until_step(cell, FATAL_STEP)
+            await cell.foresee(3)
+            await cell.until_over(OVER_S)
+            events = [fact.data for fact in await cell.events()]
+            return {rank: cell.told(rank) for rank in range(4)}, events
+
+    told, events = asyncio.run(run())
+    left_at = len(told[3])
+    assert FATAL_STEP <= left_at < 600
+    for rank in range(3):
+        steps, members, *_ = zip(*(line.split() for line in told[rank]), strict=True)
+        assert [int(step) for step in steps] == list(range(1, 601))
+        assert members == ("0,1,2,3",) * left_at + ("0,1,2",) * (600 - left_at)
+    assert told[0][:left_at][-1].split()[-1] == told[3][-1].split()[-1]
+    assert len({told[rank][-1].split()[-1] for rank in range(3)}) == 1
+    assert not any(isinstance(each, QuiesceDecided | ProcessExited) for each in events)
+
+
+@pytest.mark.timeout(300)
+def test_a_node_that_is_lost_with_its_agent_and_the_store_costs_one_epoch_and_no_step(
+    tmp_path: Path,
+) -> None:
+    async def run() -> tuple[dict[int, list[str]], list[Any]]:
+        environment = {"STEPS": "600", "FATE": ""}
+        async with training_cell(
+            tmp_path, torch_python(), nodes=2, ranks_per_node=2, environment=environment
+        ) as cell:
+            await _until_step(cell, FATAL_STEP)
+            await cell.lose_node(0)
+            await cell.until_over(OVER_S)
+            events = [fact.data for fact in await cell.events()]
+            return {rank: cell.told(rank) for rank in range(4)}, events
+
+    told, events = asyncio.run(run())
+    for rank in (2, 3):
+        steps, members, *_ = zip(*(line.split() for line in told[rank]), strict=True)
+        assert [int(step) for step in steps] == list(range(1, 601))
+        assert set(members) == {"0,1,2,3", "2,3"}
+    assert told[2][-1].split()[-1] == told[3][-1].split()[-1]
+    [hold] = [each for each in events if isinstance(each, QuiesceDecided)]
+    [recovery] = [each for each in events if isinstance(each, RecoveryDecided)]
+    assert (hold.dead_ranks, recovery.epoch, recovery.removed_ranks) == ((), 1, (0, 1))
+
+
+@pytest.mark.timeout(300)
 def test_who_is_to_leave_at_a_boundary_leaves_and_nobody_loses_a_step(tmp_path: Path) -> None:
     async def run() -> Agent:
         launch = Launch(

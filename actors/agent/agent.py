@@ -27,7 +27,7 @@ from nemesis.producers.origin import Origin, Stamp
 from nemesis.producers.process import exit_of
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.observed import Observation
-from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankState, Report
+from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankState, Report, order_of
 from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.streams.replacing import replace_file
 from nemesis.training.membership import Order
@@ -61,7 +61,12 @@ class Agent:
         self.ranks: Final[dict[int, Rank]] = {}
         """Of this node, by number: their latest life."""
         self._watch: Final = Watch(
-            self._origin, launch.job, self.ranks, tap=self._tap_path, on_seen=self._see
+            self._origin,
+            launch.job,
+            self.ranks,
+            tap=self._tap_path,
+            is_answered=self._is_answered,
+            on_seen=self._see,
         )
         self._reports_count = 0
         self._reported: tuple[RankState, ...] = ()
@@ -282,6 +287,10 @@ class Agent:
 
     def _tap_path(self, number: int) -> Path:
         return self._folder / f"rank_{number}.tap"
+
+    def _is_answered(self, epoch: int) -> bool:
+        last = self._accepted.plan if self._accepted else None
+        return last is not None and order_of(last.epoch, last.kind) >= order_of(epoch, "hold")
 
     def _see(self, seen: Sequence[Observation]) -> None:
         self._observations += seen

@@ -18,11 +18,15 @@ from nemesis.producers.process import ProcessWatch
 from nemesis.producers.recorder_tap import read_recorder
 from nemesis.producers.sample import block_of, sample_of
 from nemesis.schemas.channels import STEP_CHANNELS
-from nemesis.schemas.observed import CollectiveRecorded, Observation, SampleTaken
+from nemesis.schemas.observed import CollectiveRecorded, GroupBroken, Observation, SampleTaken
+from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.training.membership import State
 
 PERIOD_NS: Final = 5_000_000_000
 LOOK_S: Final = 0.1
+BROKEN_NS: Final = 200_000_000
+"""How long a rank without its group waits for a plan before it is told of: mostly a peer's end is
+known by then, and what to do about it."""
 TAP_S: Final = 0.2
 """A rank that is stuck answers in a millisecond, one that is stopped never."""
 
@@ -37,15 +41,20 @@ class Watch:
         ranks: Mapping[int, Rank],
         *,
         tap: Callable[[int], Path],
+        is_answered: Callable[[int], bool],
         on_seen: Callable[[Sequence[Observation]], None],
     ) -> None:
-        """`ranks`: those that the agent has, by number; `tap`: where a rank serves its recorder."""
+        """`ranks`: those that the agent has, by number; `tap`: where a rank serves its recorder;
+        `is_answered`: whether a plan has come that ends the group of an epoch."""
         self._origin: Final = origin
         self._job: Final = job
         self._ranks: Final = ranks
         self._tap: Final = tap
+        self._is_answered: Final = is_answered
         self._on_seen: Final = on_seen
         self._processes: Final = ProcessWatch(origin, job)
+        self._broken: Final[set[int]] = set()
+        """Epochs whose group was told to be broken."""
         self._dumped: Final[set[tuple[int, State]]] = set()
 
     async def run(self) -> None:
@@ -61,8 +70,32 @@ class Watch:
             alive = {number: rank for number, rank in self._ranks.items() if rank.is_alive}
             pids = {number: rank.pid for number, rank in alive.items()}
             epochs = {number: rank.epoch for number, rank in alive.items()}
-            if seen := self._processes.look(pids, epochs, time.time_ns()):
+            now_ns = time.time_ns()
+            if seen := [*self._processes.look(pids, epochs, now_ns), *self._broken_groups(now_ns)]:
                 self._on_seen(seen)
+
+    def _broken_groups(self, now_ns: int) -> list[GroupBroken]:
+        """Of the latest epoch, where ranks have waited for a plan for long enough."""
+        epoch = max((rank.epoch for rank in self._ranks.values()), default=0)
+        held = [
+            rank
+            for _, rank in sorted(self._ranks.items())
+            if rank.is_alive and rank.stage == "held" and rank.epoch == epoch
+        ]
+        if not held or epoch in self._broken or self._is_answered(epoch):
+            return []
+        if now_ns - min(rank.said_ns for rank in held) < BROKEN_NS:
+            return []
+        self._broken.add(epoch)
+        return [
+            GroupBroken(
+                **self._origin.stamp("group_broken", now_ns),
+                job=self._job,
+                epoch=epoch,
+                ranks=format_ranks(rank.number for rank in held),
+                why=held[0].why,
+            )
+        ]
 
     async def _look_at_recorders(self) -> None:
         """Read them where the ranks stand for longer than steps take."""

@@ -61,7 +61,7 @@ def _open(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     )
     first = rungs_of(state, fault)[0]
     new = fault.dead - set(job.answered)
-    if new or (known and (fault.dead or first == "reinit_communicator")):
+    if new or job.broken or (known and (fault.dead or first == "reinit_communicator")):
         return [hold(state, job, fault, fact)]
     if not known or first in REGROUPING:
         return []  # where only the kind of fault is known there is no rank to take out
@@ -108,11 +108,13 @@ def _verdict_wait_ns(policy: Policy, job: JobState) -> int:
 def _conclude(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     """Plan the membership, once, from all that is known."""
     fault, limit = fault_of(state, job), ""
-    if not fault.dead and not any(verdict.known for verdict in job.verdicts):
+    failed = any(each.known and not (each.predicted and job.broken) for each in job.verdicts)
+    if not fault.dead and not failed:
         if not job.holds:
             close(job)
             return []
-        choice: Choice | NoRung = _lifted(job)
+        is_tried = "reinit_communicator" in job.failed
+        choice: Choice | NoRung = _chosen(state, job, fault) if is_tried else _lifted(job)
     else:
         choice = _chosen(state, job, fault)
     if isinstance(choice, NoRung):
@@ -342,7 +344,7 @@ def give_up(job: JobState, pending: Pending) -> None:
 def close(job: JobState) -> None:
     """Nothing is open any more."""
     job.phase, job.pending = "running", None
-    job.incident, job.opened_ns, job.cause = "", 0, ()
+    job.incident, job.opened_ns, job.cause, job.broken = "", 0, (), False
     job.hold, job.holds, job.hold_deadline_ns = "", False, 0
     job.failed, job.vetoed, job.withheld_for = (), (), ""
 

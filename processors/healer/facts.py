@@ -29,11 +29,13 @@ def hold(state: HealerState, job: JobState, fault: Fault, fact: Fact) -> Conclus
     """The hold of a job's survivors, said at once."""
     name = _next_name(job)
     acts = state.policy.mode == "act" and not is_paused(state, job, ())
-    broken = (
-        f"Rank {format_ranks(fault.dead)} of {job.submitted.job} is lost: hold the others"
-        if fault.dead
-        else f"{fault.fault_class} at {fault.target}: hold the ranks of {job.submitted.job}"
-    )
+    name_of_job = job.submitted.job
+    if fault.dead:
+        broken = f"Rank {format_ranks(fault.dead)} of {name_of_job} is lost: hold the others"
+    elif job.broken and fault.fault_class == "unknown":
+        broken = f"Ranks of {name_of_job} lost their group: hold whoever lives"
+    else:
+        broken = f"{fault.fault_class} at {fault.target}: hold the ranks of {name_of_job}"
     held = QuiesceDecided(
         at_ns=fact.log_time_ns,
         reason=(

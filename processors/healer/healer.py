@@ -14,6 +14,7 @@ follows the log and not what this copy believes to have said.
 | phase | what | becomes | and says |
 |---|---|---|---|
 | running | rank lost, verdict that needs a new membership | holding * | quiesce_decided |
+| running | ranks gave up their group, and nobody says why | holding * | quiesce_decided |
 | running | verdict that needs none | running | recovery_decided, for people |
 | running | failure likely, a rank should leave in time | recovering * | recovery_decided |
 | running | the same, but no safe rung, a limit, a pause, a veto | running | recovery_withheld |
@@ -51,10 +52,9 @@ from nemesis.processors.healer import decisions, limits
 from nemesis.processors.healer.facts import on_part
 from nemesis.processors.healer.forecasts import read_prediction, suspect
 from nemesis.processors.healer.state import (
-    CAUSES_MAX,
     HealerState,
-    JobState,
     is_history,
+    note,
     number_of,
     ranks_of,
 )
@@ -81,7 +81,7 @@ from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
 from nemesis.schemas.kept import ConclusionUndeliverable
-from nemesis.schemas.observed import ClockTicked, InventoryReported, ProcessExited
+from nemesis.schemas.observed import ClockTicked, GroupBroken, InventoryReported, ProcessExited
 from nemesis.schemas.operated import (
     BreakerReset,
     DecisionApproved,
@@ -97,6 +97,7 @@ from nemesis.schemas.policy import Policy, decode_policy
 _Read: TypeAlias = (
     ClockTicked
     | ProcessExited
+    | GroupBroken
     | InventoryReported
     | FaultAttributed
     | FailurePredicted
@@ -128,6 +129,7 @@ class Healer:
     reads: tuple[str, ...] = (
         "tick",
         "process",
+        "group_broken",
         "inventory",
         "fault_attributed",
         "failure_predicted",
@@ -188,9 +190,11 @@ class Healer:
         match data:
             case ClockTicked():
                 state.bear_leap(fact.log_time_ns)
-                return [name for name, job in state.jobs.items() if _is_open(job)]
+                return [name for name, job in state.jobs.items() if job.is_open]
             case ProcessExited():
                 return self._on_exit(fact, data)
+            case GroupBroken():
+                return self._on_broken(fact, data)
             case MembershipReported():
                 return self._on_membership(fact, data)
             case FaultAttributed():
@@ -233,8 +237,17 @@ class Healer:
             job.ahead[exit.rank] = exit.epoch
         if self._state.policy.acts:  # the shadow that answered a mere suspicion stopped nothing
             job.answered = tuple(rank for rank in job.answered if rank != exit.rank)
-        _note(job, fact, fact.id)
+        note(job, fact, fact.id)
         return (exit.job,)
+
+    def _on_broken(self, fact: Fact, broken: GroupBroken) -> Iterable[str]:
+        """Nobody knows yet who is gone: whoever lives is held, and who does not answer is."""
+        job = self._state.jobs.get(broken.job)
+        if job is None or fact.late or job.phase != "running" or broken.epoch != job.epoch:
+            return ()
+        job.broken = True
+        note(job, fact, fact.id)
+        return (broken.job,)
 
     def _on_membership(self, fact: Fact, reported: MembershipReported) -> Iterable[str]:
         job = self._state.jobs.get(reported.job)
@@ -261,7 +274,7 @@ class Healer:
             taken = read_verdict(job, verdict, fact)
             if is_news(state.policy, job, taken):
                 keep(job, taken)
-                _note(job, fact, verdict.incident)
+                note(job, fact, verdict.incident)
                 waits = job.phase == "waiting" and job.withheld_for != "vetoed"
                 if waits and taken.known:  # what names nothing is no reason to take over again
                     job.phase = "holding"
@@ -278,7 +291,7 @@ class Healer:
             taken = read_prediction(state.policy, job, predicted, fact)
             if taken is not None and is_news(state.policy, job, taken):
                 keep(job, taken)
-                _note(job, fact, incident)
+                note(job, fact, incident)
         return touched
 
     def _on_decision(self, fact: Fact, decision: QuiesceDecided | RecoveryDecided) -> Iterable[str]:
@@ -319,7 +332,7 @@ class Healer:
         job.silent = tuple(sorted({*job.silent, *members & ranks_of(attempt.silent)}))
         failed = decisions.take_outcome(self._state, job, attempt)
         if failed or not gone.isdisjoint((*job.exited, *job.silent)):
-            _note(job, fact, fact.id)  # after a completed one closed the incident before
+            note(job, fact, fact.id)  # after a completed one closed the incident before
         return (attempt.job,)
 
     def _on_answer(self, answer: DecisionApproved | DecisionVetoed) -> Iterable[str]:
@@ -380,20 +393,6 @@ class Healer:
                 job.phase, job.withheld_for = "holding", ""
                 names.append(name)
         return names
-
-
-def _is_open(job: JobState) -> bool:
-    return job.phase != "running" or bool(job.exited or job.silent or job.verdicts)
-
-
-def _note(job: JobState, fact: Fact, incident: str) -> None:
-    """Cite the fact in what follows; the first one, or a verdict, names the incident."""
-    if len(job.cause) < CAUSES_MAX:
-        job.cause = (*job.cause, fact.seq)
-    if not job.incident or isinstance(fact.data, FaultAttributed):
-        job.incident = incident
-    if not job.opened_ns:
-        job.opened_ns = max(1, fact.log_time_ns)
 
 
 def _with(names: tuple[str, ...], name: str, there: bool) -> tuple[str, ...]:

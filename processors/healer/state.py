@@ -15,6 +15,7 @@ from nemesis.schemas.codes import Action, FaultClass, Signature
 from nemesis.schemas.decided import Mode
 from nemesis.schemas.errors import BadNameError
 from nemesis.schemas.facts import Fact
+from nemesis.schemas.inferred import FaultAttributed
 from nemesis.schemas.observed import ProcessExited
 from nemesis.schemas.operated import JobEnded, JobSubmitted
 from nemesis.schemas.plans import Placement
@@ -134,6 +135,14 @@ class JobState(msgspec.Struct, array_like=True):
     """Limits on this job that were reached and not reset."""
     ahead: dict[int, int] = {}
     """Exited ranks whose process was in an epoch that the log has not told of yet: which."""
+    broken: bool = False
+    """Ranks gave up their group by themselves, and were not answered."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something may follow without news of it."""
+        known = self.exited or self.silent or self.verdicts or self.broken
+        return self.phase != "running" or bool(known)
 
     def view(self, spares: tuple[str, ...] = ()) -> JobView:
         """The job as the ladder sees it, with the spares that it may use."""
@@ -215,6 +224,16 @@ def is_history(job: JobState, fact: Fact, exit: ProcessExited) -> bool:
     One that names the epoch that the job is in is dead still, however long the log was away.
     """
     return fact.late and (exit.epoch < 0 or exit.at_ns < job.submitted.at_ns)
+
+
+def note(job: JobState, fact: Fact, incident: str) -> None:
+    """Cite the fact in what follows; the first one, or a verdict, names the incident."""
+    if len(job.cause) < CAUSES_MAX:
+        job.cause = (*job.cause, fact.seq)
+    if not job.incident or isinstance(fact.data, FaultAttributed):
+        job.incident = incident
+    if not job.opened_ns:
+        job.opened_ns = max(1, fact.log_time_ns)
 
 
 @lru_cache(maxsize=256)

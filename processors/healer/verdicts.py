@@ -85,7 +85,9 @@ def fault_of(state: HealerState, job: JobState) -> Fault:
     dead = set(job.exited) | set(job.silent)
     bad: set[str] = set()
     worst: Verdict | None = None
-    failed = bool(dead) or any(each.known and not each.predicted for each in job.verdicts)
+    failed = (
+        bool(dead) or job.broken or any(each.known and not each.predicted for each in job.verdicts)
+    )
     sure = failed or any(each.known and not each.by_cost for each in job.verdicts)
     for verdict in job.verdicts:
         if not verdict.known or (verdict.predicted and failed) or (verdict.by_cost and sure):

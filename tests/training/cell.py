@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,8 @@ from nemesis.actors.agent.agent import Agent
 from nemesis.actors.agent.launch import Launch
 from nemesis.actors.node_link import Link
 from nemesis.processors.catalogue import CATALOGUE
-from nemesis.schemas.facts import Fact, encode_observation
+from nemesis.schemas.facts import Fact, encode_conclusion, encode_observation
+from nemesis.schemas.inferred import FailurePredicted
 from nemesis.schemas.operated import JobSubmitted, Operation, PolicyApplied, ProcessorActivated
 from nemesis.schemas.policy import Policy
 from nemesis.sim.events import fact_of
@@ -44,6 +45,7 @@ def torch_python() -> str:
     return os.environ.get("NEMESIS_TORCH_PYTHON", sys.executable)
 
 
+@cache
 def has_torch() -> bool:
     """Whether that interpreter has it."""
     command = [torch_python(), "-c", "import torch"]
@@ -53,9 +55,12 @@ def has_torch() -> bool:
 class TrainingCell(msgspec.Struct, kw_only=True):
     """What runs."""
 
+    server: Server
     log: Log
     agents: list[Agent]
     folder: Path
+    lives: list[AsyncExitStack]
+    """Of each agent with its link."""
 
     async def events(self) -> list[Fact]:
         """Every fact of the log but telemetry, oldest first."""
@@ -68,6 +73,30 @@ class TrainingCell(msgspec.Struct, kw_only=True):
         async with asyncio.timeout(timeout_s):
             while any(each.is_busy for each in self.agents):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
+
+    async def lose_node(self, at: int) -> None:
+        """An agent, its ranks and its store are gone at one moment."""
+        await self.lives[at].aclose()
+
+    async def foresee(self, rank: int) -> None:
+        """A rank's GPU is likely to fail: it says so itself, `ecc_rules` does not run here."""
+        place = divmod(rank, len(self.agents[0].ranks))
+        node = self.agents[place[0]].node
+        predicted = FailurePredicted(
+            at_ns=time.time_ns(),
+            reason="a test",
+            component=f"gpu/{node}/0000:1{place[1]}:00.0",
+            fault_class="gpu.memory",
+            band="act",
+            jobs=(JOB,),
+            ranks=(rank,),
+            incident=f"i-of-rank-{rank}",
+        )
+        subject, payload = encode_conclusion(
+            id=f"test/{rank}", source="/test", at_ns=predicted.at_ns, data=predicted, key=node
+        )
+        async with await self.server.connect("processor/ecc_rules") as log:
+            await log.publish(subject, payload)
 
     def told(self, rank: int) -> list[str]:
         """What the loop of a rank wrote, a line a step."""
@@ -112,6 +141,7 @@ async def training_cell(
         await crew.until_started(reader, processors, from_seq=1, timeout_s=READY_S)
         await enter(crew.clockwork(server, time.time_ns, lambda alarm: None))
         agents: list[Agent] = []
+        lives: list[AsyncExitStack] = []
         for at, name in enumerate(names):
             launch = Launch(
                 node=name,
@@ -135,13 +165,15 @@ async def training_cell(
                 now_ns=time.time_ns,
             )
             agent.on_news = link.wake
-            stack.callback(agent.end)
+            life = await enter(AsyncExitStack())
+            life.callback(agent.end)
             agents.append(agent)
-            await enter(background(agent.run(), link.run()))
+            lives.append(life)
+            await life.enter_async_context(background(agent.run(), link.run()))
             async with asyncio.timeout(READY_S):
                 while not agent.store:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
-        yield TrainingCell(log=reader, agents=agents, folder=folder)
+        yield TrainingCell(server=server, log=reader, agents=agents, folder=folder, lives=lives)
 
 
 async def _set_up(server: Server, names: list[str], ranks_per_node: int) -> None:

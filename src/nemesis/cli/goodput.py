@@ -1,5 +1,9 @@
-"""`nemesis goodput`: where the time of each job went, and what each incident cost it."""
+"""`nemesis goodput`: where the time of each job went, and what each incident cost it.
 
+With `--mtbf` or `--rate` it is arithmetic for a job that is only planned: no log is read.
+"""
+
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,19 +17,70 @@ if TYPE_CHECKING:
     from nemesis.streams.log import Log
 
 
+PLAN = "To plan a job"
+
+
 def goodput(
     job: Annotated[str, typer.Argument(help="A job; without it, all.")] = "",
     cell: CellOption = "local",
     server: ServerOption = "",
     context: ContextOption = "",
     credentials: CredsOption = None,
+    mtbf: Annotated[
+        str, typer.Option(help="Plan: the job fails this often, as 3h5m.", rich_help_panel=PLAN)
+    ] = "",
+    rate: Annotated[
+        float, typer.Option(help="Or: failures per 1000 node-days.", rich_help_panel=PLAN)
+    ] = 0.0,
+    gpus: Annotated[int, typer.Option(min=0, help="GPUs of the job.", rich_help_panel=PLAN)] = 0,
+    cluster: Annotated[
+        Path | None,
+        typer.Option(help="Or a cluster file or shape that it fills.", rich_help_panel=PLAN),
+    ] = None,
+    save: Annotated[
+        str, typer.Option(help="A save holds it up so long.", rich_help_panel=PLAN)
+    ] = "60s",
+    restart: Annotated[
+        str, typer.Option(help="From failure to work.", rich_help_panel=PLAN)
+    ] = "5m",
+    write: Annotated[
+        str, typer.Option(help="A save is safe only after so long.", rich_help_panel=PLAN)
+    ] = "0s",
+    interval: Annotated[
+        str, typer.Option(help="Between saves today, to compare.", rich_help_panel=PLAN)
+    ] = "",
+    goal: Annotated[
+        float, typer.Option(min=0, max=0.999, help="Share of work to reach.", rich_help_panel=PLAN)
+    ] = 0.0,
     json: JsonOption = False,
 ) -> None:
-    """Show the newest account of each job; its parts sum to wall time. Exit 3: there is none."""
+    """Show the newest account of each job; its parts sum to wall time. Exit 3: there is none.
+
+    With --mtbf or --rate: how often a planned job should save, and what improvements are worth.
+    """
+    if mtbf or rate or cluster:
+        from nemesis.cli.goodput_plan import cluster_size, plan_of, show_plan
+
+        all_gpus, per_node = cluster_size(cluster) if cluster else (0, 8)
+        plan = plan_of(
+            mtbf=mtbf,
+            rate=rate,
+            gpus=gpus or all_gpus,
+            gpus_per_node=per_node,
+            save=save,
+            restart=restart,
+            write=write,
+        )
+        show_plan(plan, gpus=gpus or all_gpus, interval=interval, goal=goal, json=json)
+        return
+    _show_accounts(job, (cell, server, context, credentials), json=json)
+
+
+def _show_accounts(job: str, where: tuple[str, str, str, Path | None], *, json: bool) -> None:
     from nemesis.views.accounts import account_document, account_lines
 
     async def run() -> "tuple[list[GoodputAccounted], list[IncidentCosted]]":
-        async with await open_log(cell, server, context, credentials) as log:
+        async with await open_log(*where) as log:
             return await _newest(log, job)
 
     accounts, costs = run_on_loop(run())

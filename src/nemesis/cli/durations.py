@@ -1,0 +1,41 @@
+"""Durations as people type them: 20s, 5m, 3h5m, 2.5d, or seconds."""
+
+import re
+from typing import Final
+
+from nemesis.schemas.errors import NemesisError
+
+_UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
+
+
+class BadDurationError(NemesisError):
+    """Text that is no duration."""
+
+    exit_code = 2
+
+
+def seconds(text: str, what: str) -> float:
+    """The seconds that a text means; a bare number is seconds.
+
+    Raises:
+        BadDurationError: it is none; names `what`.
+    """
+    folded = text.strip().lower()
+    parts = _PART.findall(folded)
+    if parts and "".join(number + unit for number, unit in parts) == folded:
+        return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", folded):
+        return float(folded)
+    raise BadDurationError(f"{what}: {text[:40]!r}, expected a duration such as 20s, 5m or 3h5m")
+
+
+def spoken(duration_s: float) -> str:
+    """A duration in its two largest units."""
+    if duration_s < 60:
+        return f"{duration_s:.1f} s"
+    if duration_s < 3600:
+        return f"{int(duration_s // 60)} min {int(duration_s % 60)} s"
+    if duration_s < 2 * 86_400:
+        return f"{int(duration_s // 3600)} h {int(duration_s % 3600 // 60)} min"
+    return f"{duration_s / 86_400:.1f} days"

@@ -28,6 +28,7 @@ from nemesis.processors.ecc_model.channels import STEP_NS, Ints
 from nemesis.processors.ecc_model.drift import COUNTED_STEPS, Counted, Tally
 from nemesis.processors.ecc_model.inputs import Codes
 from nemesis.processors.ecc_model.model import RECEPTIVE_STEPS, Model, load_model, probabilities_ppm
+from nemesis.processors.ecc_model.network import Network
 from nemesis.processors.ecc_model.packing import packed_flags, unpacked_flags
 from nemesis.processors.ecc_model.polls import Columns
 from nemesis.processors.ecc_model.scorer import Looked, Scorer
@@ -91,13 +92,18 @@ class EccModel:
     name: str = "ecc_model"
     version: int = 1
 
-    def __init__(self, models: Callable[[str], bytes | None] = shipped) -> None:
-        """`models`: the file of a model by its SHA-256, None where it is not here."""
+    def __init__(
+        self,
+        models: Callable[[str], bytes | None] = shipped,
+        network: Callable[[Model, int], Network] = Network,
+    ) -> None:
+        """`models`: the file of a model by its SHA-256, None where it is not here; `network`: what
+        makes its steps, whatever it is with the same bits."""
         self.reads: tuple[str, ...] = ALWAYS
         self._models: Final = models
         self._settings = Settings()
         self._model: Model | None = None
-        self._scorer = Scorer()
+        self._scorer = Scorer(network)
         self._waiting: dict[str, Fact] = {}
         """The latest sample of each node since the last step."""
         self._inventory = Inventory()

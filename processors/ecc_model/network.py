@@ -102,23 +102,12 @@ class Network:
         return self._steps % len(ring)
 
     def _part(self, rings: list[Bytes]) -> Logits:
-        channels, width = self._channels, self._width
-        out, residual = self._out, self._residual
-        flat = self._taps.reshape(TAPS * channels, width)
+        channels, out, residual = self._channels, self._out, self._residual
         np.matmul(self._stem[0], self._codes, out=out)
         out += self._stem[1]
         now = _clamped(out)
         self._ends[channels:] = now
-        for at, ((matrix, offsets), ring) in enumerate(zip(self._layers, rings, strict=True)):
-            self._gather(now, ring, self._dilations[at])
-            if at % 2 == 0:
-                residual[:] = now
-            np.matmul(matrix, flat, out=out)
-            out += offsets
-            if at % 2:
-                out += residual
-            now = _clamped(out)
-        self._ends[:channels] = now
+        self._ends[:channels] = self._convolved(now, rings)
         np.matmul(self._hidden[0], self._ends, out=out)
         out += self._hidden[1]
         residual[:] = _clamped(out)
@@ -128,9 +117,24 @@ class Network:
         np.clip(logits, -(LOGITS // 2), LOGITS // 2 - 1, out=logits)
         return logits.astype(np.int16)
 
-    def _gather(self, now: Bytes, ring: Bytes, dilation: int) -> None:
+    def _convolved(self, now: Bytes, rings: list[Bytes]) -> Bytes:
+        """What the last block makes of what the stem made now."""
+        out, residual = self._out, self._residual
+        flat = self._taps.reshape(-1, self._width)
+        for at, ((matrix, offsets), ring) in enumerate(zip(self._layers, rings, strict=True)):
+            self._gather(self._taps, now, ring, self._dilations[at])
+            if at % 2 == 0:
+                residual[:] = now
+            np.matmul(matrix, flat, out=out)
+            out += offsets
+            if at % 2:
+                out += residual
+            now = _clamped(out)
+        return now
+
+    def _gather(self, taps: Floats | Bytes, now: Bytes, ring: Bytes, dilation: int) -> None:
         """Put the taps below one another, and the newest in the oldest's place."""
-        taps, length = self._taps, len(ring)
+        length = len(ring)
         place = self._place(ring)
         taps[0] = now
         for tap in range(1, TAPS):

@@ -6,6 +6,7 @@ counts the steps since it began. What fades and what counters said is kept; the 
 network's rings) is not, it is read again (processors/window.py).
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -45,7 +46,9 @@ class Scores(NamedTuple):
 class Scorer:
     """The model at work."""
 
-    def __init__(self) -> None:
+    def __init__(self, network: Callable[[Model, int], Network] = Network) -> None:
+        """`network`: what makes the steps of a model, of so many GPUs."""
+        self._made: Final = network
         self._reader = ChannelReader(0)
         self._maker = InputMaker(0)
         self._unseen: Ints = np.zeros(0, np.int64)
@@ -58,7 +61,7 @@ class Scorer:
     def begin(self, model: Model) -> None:
         """A window begins, of this model; what is slow stays known."""
         self._model = model
-        self._network = Network(model, self._reader.count)
+        self._network = self._made(model, self._reader.count)
         self._depth = 0
 
     def grow(self, count: int) -> None:

@@ -12,11 +12,13 @@ import sys
 import time
 from collections.abc import Iterator
 from hashlib import sha256
+from importlib.util import find_spec
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from nemesis.cli.models import network_of
 from nemesis.processors.ecc_model.channels import STEP_NS, ChannelReader
 from nemesis.processors.ecc_model.ecc_model import EccModel
 from nemesis.processors.ecc_model.inputs import InputMaker
@@ -35,7 +37,8 @@ from tests.failure_models import drawn_model
 CHANNELS = 32
 GPUS_OF_NODE = 8
 FEW, MANY = 16_384, 100_000
-GOALS_MS = {FEW: 60, MANY: 400}
+GOALS_MS = {"numpy": {FEW: 60, MANY: 400}, "torch": {FEW: 45, MANY: 250}}
+"""By engine."""
 REBUILT_GOAL_S = 60
 REBUILT_STEPS = RECEPTIVE_STEPS * (ROOTS_A_LOOKBACK + 1) // ROOTS_A_LOOKBACK
 """At most: a root lies up to an eighth before what the window needs."""
@@ -139,11 +142,11 @@ def speaking_model() -> Model:
     raise AssertionError("no seed gives a model that hears a burst")
 
 
-def polled(gpus_count: int, *, rebuild: bool) -> Measured:
+def polled(gpus_count: int, *, rebuild: bool, engine: str) -> Measured:
     """Poll so many GPUs several times, after half an hour of them where it is asked for."""
     raw = msgspec.msgpack.encode(speaking_model())
     name = sha256(raw).hexdigest()
-    polls, fold = Polls(gpus_count, name), Fold(EccModel({name: raw}.get))
+    polls, fold = Polls(gpus_count, name), Fold(EccModel({name: raw}.get, network_of(engine)))
     for record in polls.beginning():
         fold.step(Input(record))
     rebuilt_s = 0.0
@@ -171,13 +174,26 @@ def polled(gpus_count: int, *, rebuild: bool) -> Measured:
 
 
 async def measure() -> list[Row]:
+    """A process for each size and engine; torch's where it is installed."""
+    rows = await measured("numpy")
+    return rows + (await measured("torch") if find_spec("torch") else [])
+
+
+async def measured(engine: str) -> list[Row]:
     """A process for each size."""
     rows: list[Row] = []
-    for gpus_count, goal_ms in GOALS_MS.items():
-        rebuild = gpus_count == FEW
+    for gpus_count, goal_ms in GOALS_MS[engine].items():
+        rebuild = gpus_count == FEW and engine == "numpy"
         ran = await asyncio.to_thread(
             subprocess.run,
-            [sys.executable, "-m", "tests.bench.scoring", str(gpus_count), str(int(rebuild))],
+            [
+                sys.executable,
+                "-m",
+                "tests.bench.scoring",
+                str(gpus_count),
+                str(int(rebuild)),
+                engine,
+            ],
             env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
             capture_output=True,
             check=True,
@@ -185,7 +201,7 @@ async def measure() -> list[Row]:
         found = msgspec.json.decode(ran.stdout, type=Measured)
         said = f"{found.said_count} facts said" if rebuild else "before anything may be said"
         how = (
-            f"one core, numpy, from decoded samples to facts, median of {REPETITIONS}, {said}; "
+            f"one core, {engine}, from decoded samples to facts, median of {REPETITIONS}, {said}; "
             f"snapshot {found.snapshot_bytes / 1e3:.0f} KB in {found.snapshot_ms:.0f} ms; "
             f"weights not trained"
         )
@@ -200,5 +216,7 @@ async def measure() -> list[Row]:
 
 if __name__ == "__main__":
     sys.stdout.buffer.write(
-        msgspec.json.encode(polled(int(sys.argv[1]), rebuild=sys.argv[2] == "1"))
+        msgspec.json.encode(
+            polled(int(sys.argv[1]), rebuild=sys.argv[2] == "1", engine=sys.argv[3])
+        )
     )

@@ -1,12 +1,13 @@
 """What makes the log of a server a cell at work: its clock, its keeper, processors, actors.
 
-Processors share one process a copy, each copy of the job actor and the archivist have their own,
-all kept alive by a supervisor; ticker and keeper are tasks of ours.
+Processors share one process a copy, but for those that would keep the others waiting; each copy
+of the job actor and the archivist have their own, all kept alive by a supervisor; ticker and keeper
+are tasks of ours.
 """
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -56,19 +57,25 @@ def commands(
     job_actor: bool = True,
     archivist: bool = True,
     host: str = "",
+    apart: Collection[str] = (),
 ) -> dict[str, list[str]]:
     """What a supervisor starts: name of the child -> the command that an operator would type.
 
+    `apart`: of the processors, those that have a process of their own.
     `host` tells our actors from those of other machines: each claims under a name of its own.
     """
     program = [sys.executable, "-m", "nemesis.cli"]
     target = ["--server", place.url, "--credentials", str(place.credentials_folder), "--quiet"]
-    names = list(processors)
+    every = list(processors)
+    names = [name for name in every if name not in apart]
     found: dict[str, list[str]] = {}
     for copy in range(1, copies + 1):
         if names:
             run = [*program, "run", "--once", "--cell", cell, *target, *names]
             found[f"processors-{copy}"] = run
+        for name in every:
+            if name in apart:
+                found[f"{name}-{copy}"] = [*program, "run", "--once", "--cell", cell, *target, name]
         if job_actor:
             name = f"{JOB_ACTOR}-{copy}"
             own = f"{name}@{host}" if host else name

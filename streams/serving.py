@@ -29,8 +29,9 @@ from nemesis.streams.server import ANY_PORT, Server, state_folder
 from nemesis.streams.supervisor import Supervisor
 
 START_TIMEOUT_S: Final = 120.0  # a long log may have to be read again before a copy is there
-NOT_AWAITED: Final = frozenset({"ecc_model"})
-"""It may lack its model, or read half an hour again: recovery must not wait for a forecast."""
+APART: Final = frozenset({"ecc_model"})
+"""In a process of its own, and not awaited: a step of a large cell takes a core for a part of a
+second, it may lack its model or read half an hour again, and recovery waits for no forecast."""
 BY: Final = "serve"
 REASON: Final = "the first version of this processor in this log"
 
@@ -94,8 +95,12 @@ async def serving(
             activated = await activate(log)
         names = sorted(CATALOGUE)
         host = "" if server else socket.gethostname()
-        await enter(Supervisor(crew.commands(place, names, cell=cell, copies=copies, host=host)))
-        awaited = [name for name in names if name not in NOT_AWAITED]
+        await enter(
+            Supervisor(
+                crew.commands(place, names, cell=cell, copies=copies, host=host, apart=APART)
+            )
+        )
+        awaited = [name for name in names if name not in APART]
         await crew.until_started(reader, awaited, from_seq=from_seq, timeout_s=START_TIMEOUT_S)
         yield Serving(
             cell=cell,

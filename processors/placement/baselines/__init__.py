@@ -1,0 +1,1 @@
+"""What other schedulers would do, coded from their documents and pinned by their own examples."""

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from nemesis.schemas import decided, done, inferred, kept, observed, operated
+from nemesis.schemas import decided, done, inferred, kept, observed, operated, watched
 from nemesis.schemas.envelope import TYPE_PREFIX
 
 Certainty = Literal["observed", "inferred", "decided", "done", "operated", "kept"]
@@ -98,6 +98,7 @@ TELEMETRY: Final[Mapping[str, FactKind]] = {
         _telemetry("step_times", observed.StepsTimed),
         _telemetry("trial", observed.TrialFinished),
         _telemetry("stack", observed.StackSeen),
+        _telemetry("coverage", watched.CoverageReported),
         _telemetry("spool", observed.SpoolAnnounced, kept_for_ever=True),
         _telemetry("tick", observed.ClockTicked, owner="ticker"),
     )

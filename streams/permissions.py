@@ -40,7 +40,19 @@ _CLUSTER_KINDS: Final = (
     "keeper",
     "admin",
 )
-_NAMED_KINDS: Final = ("node", "collector", "processor", "actor")
+_NAMED_KINDS: Final = ("node", "producer", "collector", "processor", "actor")
+_PRODUCED: Final = (
+    "sample",
+    "device_state",
+    "kernel",
+    "inventory",
+    "log",
+    "counters",
+    "setting",
+    "coverage",
+    "spool",
+)
+"""What a node's producer tells: of devices and the host, never that a rank ended."""
 
 
 class Permissions(msgspec.Struct, frozen=True):
@@ -62,7 +74,7 @@ def user_of(role: str) -> str:
     if kind in _CLUSTER_KINDS and not slash:
         return kind
     if kind in _NAMED_KINDS and name:
-        if name == CLOCK_NODE and kind in ("node", "collector"):
+        if name == CLOCK_NODE and kind in ("node", "producer", "collector"):
             raise BadNameError(f"no {kind} may be called {CLOCK_NODE!r}: its telemetry is the tick")
         return f"{kind}-{token_of(name)}"
     raise BadNameError(
@@ -141,6 +153,12 @@ def _node(token: str, name: str) -> Permissions:
     )
 
 
+def _producer(token: str, name: str) -> Permissions:
+    # no plan, no report, no object: what a stolen seed of it can do is to lie about its own node
+    own = tuple(f"nemesis.telemetry.{token}.{kind}" for kind in _PRODUCED)
+    return Permissions((*own, f"$JS.API.DIRECT.GET.{STREAM}.{FILL_SUBJECT}"), ())
+
+
 def _collector(token: str, name: str) -> Permissions:
     fill = f"$JS.API.DIRECT.GET.{STREAM}.{FILL_SUBJECT}"
     return Permissions((*_telemetry_of("collector", token), fill), ())
@@ -201,6 +219,7 @@ def _reader(*extra: str) -> Callable[[str, str], Permissions]:
 
 _MAKERS: Final[Mapping[str, Callable[[str, str], Permissions]]] = {
     "node": _node,
+    "producer": _producer,
     "collector": _collector,
     "processor": _processor,
     "actor": _actor,

@@ -9,7 +9,7 @@ earlier life had spooled is delivered as that life's.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -47,9 +47,11 @@ class Publisher:
         spool_path: Path,
         *,
         spool_bytes: int = SPOOL_BYTES,
+        durable: Collection[str] = (),
         on_rate: Callable[[Rate], None] = lambda rate: None,
     ) -> None:
-        """`on_rate` hears what the log's fill level allows whenever that changes.
+        """`durable`: kinds of facts that lie on disk once `offer` has returned, so that a kill of
+        the process loses none; `on_rate` hears what the log's fill level allows, at each change.
 
         Raises:
             SpoolError: the spool cannot be opened.
@@ -61,6 +63,7 @@ class Publisher:
         self._stamp: Final = stamp
         self._now_ns: Final = now_ns
         self._on_rate: Final = on_rate
+        self._durable: Final = frozenset(durable)
         self._queue: Final[deque[Message]] = deque()
         self._spool: Final = Spool(spool_path, spool_bytes)
         self._in_flight: list[Message] = []
@@ -89,7 +92,8 @@ class Publisher:
             subject=telemetry_subject(observation.node, token),
             payload=encode_observation(observation),
         )
-        if len(self._spool) or len(self._queue) >= MEMORY_MESSAGES_MAX:
+        full = len(self._queue) >= MEMORY_MESSAGES_MAX
+        if len(self._spool) or full or token in self._durable:
             self._spill()
             self._spool_up(message)
         else:

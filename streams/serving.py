@@ -134,7 +134,7 @@ def _earlier_writers(cell: str) -> list[str]:
     seeds = state_folder(cell) / "credentials"
     return sorted(
         f"{kind}/{name_of(each.stem.removeprefix(f'{kind}-'))}"
-        for kind in ("node", "collector")
+        for kind in ("node", "producer", "collector")
         for each in seeds.glob(f"{kind}-*.nk")
     )
 

@@ -25,11 +25,31 @@ from nemesis.streams.server import Server
 from tests.cells import in_cell, until
 
 ODD = "Rack 7/Node.1*"
-ROLES = (*standing_roles(), "node/n001", "node/n002", f"node/{ODD}", "collector/leaf01")
+ROLES = (
+    *standing_roles(),
+    "node/n001",
+    "node/n002",
+    f"node/{ODD}",
+    "producer/n001",
+    "collector/leaf01",
+)
 PROCESSORS = {role for role in ROLES if role.startswith("processor/")}
 ACTORS = {role for role in ROLES if role.startswith("actor/")}
 NODES = {role for role in ROLES if role.startswith("node/")}
 READERS = {*PROCESSORS, *ACTORS, "archivist", "operator", "reader", "keeper", "dashboard"}
+PRODUCED = frozenset(
+    (
+        "sample",
+        "device_state",
+        "kernel",
+        "inventory",
+        "log",
+        "counters",
+        "setting",
+        "coverage",
+        "spool",
+    )
+)
 LOUD = set(ROLES) - {"browser"}
 NOBODY: set[str] = set()
 
@@ -39,7 +59,8 @@ def publishing_telemetry() -> dict[str, set[str]]:
     table: dict[str, set[str]] = {}
     for token, kind in TELEMETRY.items():
         of_node = kind.owners == ("node",)
-        table[f"nemesis.telemetry.n001.{token}"] = {"node/n001", "sim"} if of_node else NOBODY
+        writers = {"node/n001", "sim", *(["producer/n001"] if token in PRODUCED else [])}
+        table[f"nemesis.telemetry.n001.{token}"] = writers if of_node else NOBODY
         table[f"nemesis.telemetry.{token_of(ODD)}.{token}"] = (
             {f"node/{ODD}", "sim"} if of_node else NOBODY
         )
@@ -127,6 +148,7 @@ PUBLISHING: dict[str, set[str]] = {
     "$JS.API.DIRECT.GET.NEMESIS.nemesis.events.log_measured.log": {
         *READERS,
         *NODES,
+        "producer/n001",
         "collector/leaf01",
         "sim",
     },
@@ -344,7 +366,7 @@ def test_there_are_no_other_roles(role: str) -> None:
         permissions_of(role)
 
 
-@pytest.mark.parametrize("role", ["node/clock", "collector/clock"])
+@pytest.mark.parametrize("role", ["node/clock", "producer/clock", "collector/clock"])
 def test_no_node_may_be_called_clock(role: str) -> None:
     with pytest.raises(BadNameError, match="tick"):
         permissions_of(role)

@@ -111,6 +111,6 @@ def test_seeds_that_exist_are_kept(tmp_path: Path) -> None:
     first = nemesis("credentials", "--out", str(tmp_path), "--json")
     again = nemesis("credentials", "--out", str(tmp_path), "--nodes", "n1", "--json")
     old, new = (msgspec.json.decode(ran.stdout)["roles"] for ran in (first, again))
-    assert new == old | {"node/n1": new["node/n1"]}
+    assert new == old | {role: new[role] for role in ("node/n1", "producer/n1")}
     for seed in tmp_path.glob("*.nk"):
         assert seed.read_text() not in again.stdout

@@ -7,12 +7,11 @@ and say how they stand; the kernel says when they end. What it sees goes to the 
 """
 
 import asyncio
-import fcntl
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +28,7 @@ from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.observed import Observation
 from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankState, Report, order_of
 from nemesis.schemas.rank_ranges import parse_ranks
+from nemesis.streams.alone import alone
 from nemesis.streams.replacing import replace_file
 from nemesis.training.membership import Order
 from nemesis.training.wire import End, Standing, Told, standing_of
@@ -85,7 +85,10 @@ class Agent:
             OSError: the folder or a port is not to be had.
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locked(self._folder / "agent.lock"):
+        running = AgentRunningError(
+            f"an agent runs in {self._folder} already", hint="one agent a node and job"
+        )
+        with alone(self._folder / "agent.lock", running):
             await self._run()
 
     async def _run(self) -> None:
@@ -302,20 +305,3 @@ class Agent:
             rank.fence()
         if self._store is not None:
             self._store.end()
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file; the kernel lets go of it whatever becomes of us.
-
-    Raises:
-        AgentRunningError: somebody else holds it.
-    """
-    with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise AgentRunningError(
-                f"an agent runs in {path.parent} already", hint="one agent a node and job"
-            ) from error
-        yield

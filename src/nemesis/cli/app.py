@@ -18,6 +18,7 @@ from nemesis.cli.goodput import goodput
 from nemesis.cli.incident import incident
 from nemesis.cli.pause import pause, resume
 from nemesis.cli.policy import policy
+from nemesis.cli.producer import producer
 from nemesis.cli.protect import protect, unprotect
 from nemesis.cli.provision import credentials, provision
 from nemesis.cli.record import record
@@ -77,6 +78,7 @@ app.command()(goodput)
 app.command()(incident)
 app.command()(pause)
 app.add_typer(policy, name="policy")
+app.command()(producer)
 app.command()(protect)
 app.command()(provision)
 app.command()(record)

@@ -16,12 +16,15 @@ SwitchesOption = Annotated[
 
 
 def node_roles(nodes: str) -> list[str]:
-    """`node/NAME` for each node.
+    """`node/NAME` and `producer/NAME` for each node: its agent, and what watches its devices.
 
     Raises:
         BadNameError: a name that cannot be a node's.
     """
-    return _roles("node", nodes, "--nodes")
+    return [
+        *_roles("node", nodes, "--nodes"),
+        *(role.replace("node/", "producer/", 1) for role in _roles("node", nodes, "--nodes")),
+    ]
 
 
 def collector_roles(switches: str) -> list[str]:

@@ -1,0 +1,213 @@
+"""The producer of a node at work: polls, follows the kernel's log, and carries facts to the log.
+
+It never waits for the log: while that is away, also before it was ever reached, facts go to a spool
+on disk. Kernel facts go there first in any case, and how far the kernel's log was read is kept
+behind them, so that a kill loses no line and a restart repeats none.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nemesis.producers.node.coverage import Backlog
+from nemesis.producers.node.kernel_tail import KernelTail
+from nemesis.producers.node.root import Root
+from nemesis.producers.node.watch import PERIOD_NS, NodeWatch
+from nemesis.producers.origin import Origin
+from nemesis.schemas.errors import NemesisError
+from nemesis.schemas.facts import encode_observation, telemetry_subject
+from nemesis.schemas.observed import Observation
+from nemesis.schemas.registry import BY_STRUCT
+from nemesis.streams.alone import alone
+from nemesis.streams.batch import Message
+from nemesis.streams.contexts import Target
+from nemesis.streams.errors import LogUnavailableError
+from nemesis.streams.keeper import Rate
+from nemesis.streams.log import Log
+from nemesis.streams.publisher import SPOOL_BYTES, Publisher
+from nemesis.streams.side_by_side import first_error
+from nemesis.streams.spool import Spool
+
+KERNEL_LOOK_S: Final = 0.2
+RETRY_S: Final = 1.0
+KERNEL: Final = frozenset({"kernel"})
+BOOT_ID: Final = "proc/sys/kernel/random/boot_id"
+
+
+class ProducerRunningError(NemesisError):
+    """Two producers would tell everything of a node twice."""
+
+    exit_code = 4
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a producer is to watch, and as whom."""
+
+    node: str
+    state: Path
+    """Folder of its spool and of what it remembers."""
+    root: Path = Path("/")
+    period_ns: int = PERIOD_NS
+
+
+def origin_of(settings: Settings) -> Origin:
+    """One life of this node's producer."""
+    boot_id = Root(settings.root).line(BOOT_ID)
+    return Origin(settings.node, start_ns=time.time_ns(), boot_id=boot_id)
+
+
+class Producer:
+    """Runs until it is cancelled."""
+
+    def __init__(self, settings: Settings, target: Target) -> None:
+        self._settings: Final = settings
+        self._target: Final = target
+        self._origin: Final = origin_of(settings)
+        self._spool_path: Final = settings.state / "spool"
+        self._early: Spool | None = None
+        """Takes facts until the log was reached once."""
+        self._publisher: Publisher | None = None
+        self._watch: Final = NodeWatch(
+            Root(settings.root), self._origin, period_ns=settings.period_ns
+        )
+        self._kernel: KernelTail | None = None
+        self._dropped_count = 0
+        self._log: Log | None = None
+
+    def is_connected(self) -> bool:
+        """Whether the log is reached now."""
+        return self._log is not None and self._log.is_connected()
+
+    async def run(self) -> None:
+        """Watch and tell.
+
+        Raises:
+            ProducerRunningError: this node has a producer.
+            WrongCredentialsError: the server does not know us.
+            SpoolError: nothing can be kept here.
+        """
+        state = self._settings.state
+        try:
+            state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            taken = ProducerRunningError(
+                f"a producer of {self._settings.node} keeps its state in {state} already",
+                hint="one producer a node",
+            )
+            with alone(state / "lock", taken):
+                await self._run()
+        except PermissionError as error:
+            raise NemesisError(
+                f"cannot write to {state}: {error.strerror}", hint="name another with --state"
+            ) from error
+
+    async def _run(self) -> None:
+        self._early = Spool(self._spool_path, SPOOL_BYTES)
+        self._kernel = KernelTail(
+            self._origin, self._settings.root / "dev/kmsg", self._settings.state / "kmsg.json"
+        )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._carry())
+                tasks.create_task(self._poll())
+                tasks.create_task(self._follow())
+        except BaseExceptionGroup as group:
+            raise first_error(group) from None
+        finally:
+            self._close()
+            self._kernel.close()
+
+    def _close(self) -> None:
+        """Keep what is not delivered for the next life."""
+        if self._publisher is not None:
+            self._publisher.close()
+        if self._early is not None:
+            self._early.close()
+
+    def _take(self, facts: Sequence[Observation]) -> None:
+        """Towards the log, or to disk while nobody was ever there."""
+        for fact in facts:
+            if self._publisher is not None:
+                self._publisher.offer(fact)
+            elif self._early is not None:
+                token = BY_STRUCT[type(fact)].token
+                subject = telemetry_subject(fact.node, token)
+                message = Message(subject=subject, payload=encode_observation(fact))
+                self._dropped_count += not self._early.append(message)
+
+    async def _carry(self) -> None:
+        log = await self._reached()
+        self._log = log
+        assert self._early is not None
+        self._early.close()
+        self._early = None
+        self._publisher = Publisher(
+            log,
+            self._origin.stamp,
+            time.time_ns,
+            self._spool_path,
+            durable=KERNEL,
+            on_rate=self._on_rate,
+        )
+        try:
+            await self._publisher.run()
+        finally:
+            await log.close()
+
+    async def _reached(self) -> Log:
+        role = f"producer/{self._settings.node}"
+        while True:
+            try:
+                return await self._target.connect(role)
+            except LogUnavailableError:
+                await asyncio.sleep(RETRY_S)
+
+    def _on_rate(self, rate: Rate) -> None:
+        factor = 1 if rate == "full" else 2
+        self._watch.period_ns = self._settings.period_ns * factor
+
+    async def _poll(self) -> None:
+        due_ns = time.monotonic_ns()
+        while True:
+            kernel, coverage = self._kernel, self._watch.coverage
+            assert kernel is not None
+            coverage.late_ns = max(coverage.late_ns, time.monotonic_ns() - due_ns)
+            # reading waits for devices, up to its deadline; the loop goes on meanwhile
+            facts = await asyncio.to_thread(
+                self._watch.poll, time.time_ns(), [kernel.seen], self._backlog()
+            )
+            self._take(facts)
+            due_ns += self._watch.period_ns
+            if due_ns < time.monotonic_ns():  # asleep, or stopped: no poll is made up for
+                due_ns = time.monotonic_ns() + self._watch.period_ns
+            await asyncio.sleep((due_ns - time.monotonic_ns()) / 1e9)
+
+    def _backlog(self) -> Backlog:
+        publisher, early = self._publisher, self._early
+        waiting = publisher.waiting_count if publisher else len(early or ())
+        assert self._kernel is not None
+        dropped = self._dropped_count + (publisher.dropped_count if publisher else 0)
+        return Backlog(waiting, dropped, self._kernel.missed_count)
+
+    async def _follow(self) -> None:
+        kernel = self._kernel
+        assert kernel is not None
+        while True:
+            facts = kernel.read(time.time_ns())
+            self._take(facts)
+            if facts:
+                kernel.keep()
+            await asyncio.sleep(KERNEL_LOOK_S)
+
+
+def once(settings: Settings, between_s: float) -> list[Observation]:
+    """What two polls tell, with so much time between them that there are shares of it."""
+    origin = origin_of(settings)
+    watch = NodeWatch(Root(settings.root), origin, period_ns=settings.period_ns)
+    kernel = KernelTail(origin, settings.root / "dev/kmsg", None)
+    facts = watch.poll(time.time_ns(), [kernel.seen])
+    time.sleep(between_s)
+    return [*facts, *kernel.read(time.time_ns()), *watch.poll(time.time_ns(), [kernel.seen])]

@@ -1,0 +1,176 @@
+"""Everything that is to be seen on one node, poll by poll, as facts.
+
+Each source reads on threads of its own (probe.py); here their readings become one sample, and what
+could not be read becomes the coverage. The facts and their encoders are the simulator's, so all
+processors work unchanged. Not here: when to poll, and the way to the log (serve.py).
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from nemesis.producers.device_state import NIC_NEWS, STATE_POLLS, device_state_of
+from nemesis.producers.inventory import inventory_of
+from nemesis.producers.node import machine
+from nemesis.producers.node.coverage import NO_BACKLOG, Backlog, Coverage, Seen
+from nemesis.producers.node.host import Host
+from nemesis.producers.node.nics import Nic, NicRead, nics_of
+from nemesis.producers.node.probe import DEADLINE_S, Answer, Probe, read_all
+from nemesis.producers.node.ranks import Ranks, job_of
+from nemesis.producers.node.root import Root
+from nemesis.producers.origin import Origin
+from nemesis.producers.sample import Block, block_of, sample_of
+from nemesis.producers.setting import setting_of
+from nemesis.schemas.channels import (
+    ABSENT,
+    GPU_STATE_CHANNELS,
+    HOST_CHANNELS,
+    NIC_CHANNELS,
+    NIC_STATE_CHANNELS,
+)
+from nemesis.schemas.observed import InventoryReported, Observation
+
+PERIOD_NS: Final = 5_000_000_000
+
+
+class NodeWatch:
+    """Reads one node; one life of its producer."""
+
+    def __init__(
+        self,
+        root: Root,
+        origin: Origin,
+        *,
+        period_ns: int = PERIOD_NS,
+        deadline_s: float = DEADLINE_S,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._root: Final = root
+        self._origin: Final = origin
+        self._deadline_s: Final = deadline_s
+        self._monotonic_ns: Final = monotonic_ns
+        self._component: Final = f"node/{origin.node}"
+        self._ranks: Final = Ranks(root)
+        host = Host(root)
+        self._host: Final = self._probe("proc", lambda: Answer(host.read(monotonic_ns())))
+        self._seats: Final = self._probe("ranks", self._read_ranks)
+        self._nics: Final[list[tuple[Nic, Probe]]] = []
+        self._polls_count = 0
+        self._nic_told: bytes | None = None
+        self._inventory: InventoryReported | None = None
+        self._settings: dict[tuple[str, str], str] = {}
+        self.period_ns = period_ns
+        """May be changed between polls: the log says when it fills up."""
+        self.coverage: Final = Coverage(origin, period_ns)
+
+    def poll(
+        self, now_ns: int, others: Sequence[Seen] = (), backlog: Backlog = NO_BACKLOG
+    ) -> list[Observation]:
+        """Read everything once, within the deadline; `others`: what else is watched here."""
+        facts: list[Observation] = []
+        if self._polls_count % STATE_POLLS == 0:
+            facts += self._describe(now_ns)
+        probes = [self._host, self._seats, *(probe for _, probe in self._nics)]
+        read_all(probes, self._deadline_s)
+        ranks, waits_ppm = self._seats.value or ((), ABSENT)
+        host: Mapping[str, int] = self._host.value or {}
+        facts.append(
+            sample_of(
+                self._origin,
+                now_ns,
+                period_ns=self.period_ns,
+                nic=self._nic_block(NIC_CHANNELS, "sample") if self._nics else None,
+                host=block_of(HOST_CHANNELS, [{**host, "run_queue_wait_ppm": waits_ppm}]),
+                job=job_of(ranks),
+            )
+        )
+        facts += self._states(now_ns)
+        self._polls_count += 1
+        self.coverage.period_ns = self.period_ns
+        seen = [*(self._seen(each) for each in probes), *self._missing(), *others]
+        return facts + self.coverage.report(seen, now_ns, self._monotonic_ns(), backlog)
+
+    def _probe(self, source: str, read: Callable[[], Answer]) -> Probe:
+        return Probe(self._component, source, read)
+
+    def _read_ranks(self) -> Answer:
+        ranks, waits_ppm = self._ranks.read()
+        denied, every = self._ranks.denied_count, self._ranks.processes_count
+        if not ranks and 2 * denied > every:
+            says = f"of {every} processes {denied} may not be asked which rank they are: needs"
+            says += " CAP_SYS_PTRACE"
+            return Answer((ranks, waits_ppm), "denied", says)
+        return Answer((ranks, waits_ppm))
+
+    def _describe(self, now_ns: int) -> list[Observation]:
+        """What the node is made of and how it is set, where that is news; probes for new parts."""
+        known = {nic.name for nic, _ in self._nics}
+        for nic in nics_of(self._root):
+            if nic.name not in known:  # one that is gone keeps its row
+                component = f"nic/{self._origin.node}/{nic.name}"
+                self._nics.append((nic, Probe(component, "sysfs", nic.read)))
+        nics = [nic for nic, _ in self._nics]
+        fresh: dict[str, Any] = {
+            "gpus": machine.gpu_parts(self._root, {}),
+            "nics": self._kept_nics(nics),
+            "model": machine.model_of(self._root),
+            "nvswitches": machine.nvidia_devices(self._root)[1],
+        }
+        facts: list[Observation] = []
+        was = self._inventory
+        if was is None or any(getattr(was, name) != _tuple(fresh[name]) for name in fresh):
+            self._inventory = inventory_of(self._origin, now_ns, **fresh)
+            facts.append(self._inventory)
+        settings = machine.settings(self._root, self._origin.node, nics)
+        for (component, name), value in settings.items():
+            if self._settings.get((component, name)) != value:
+                facts.append(
+                    setting_of(self._origin, now_ns, component=component, name=name, value=value)
+                )
+        self._settings = settings
+        return facts
+
+    def _kept_nics(self, nics: Sequence[Nic]) -> list[Any]:
+        """The NICs as they are, those that are gone as they were."""
+        was = {each.name: each for each in self._inventory.nics} if self._inventory else {}
+        return [
+            was[part.name] if not part.pci and part.name in was else part
+            for part in machine.nic_parts(self._root, nics)
+        ]
+
+    def _nic_block(self, channels: Sequence[str], which: str) -> Block:
+        read: list[NicRead | None] = [probe.value for _, probe in self._nics]
+        return block_of(channels, [getattr(each, which) if each else {} for each in read])
+
+    def _states(self, now_ns: int) -> list[Observation]:
+        """What samples leave out, where it is time to or where it is news."""
+        if not self._nics:
+            return []
+        block = self._nic_block(NIC_STATE_CHANNELS, "state")
+        news = block[:, NIC_NEWS].tobytes()
+        if news == self._nic_told and self._polls_count % STATE_POLLS:
+            return []
+        self._nic_told = news
+        no_gpu = np.zeros((0, len(GPU_STATE_CHANNELS)), np.int64)
+        return [device_state_of(self._origin, now_ns, gpu=no_gpu, nic=block)]
+
+    def _seen(self, probe: Probe) -> Seen:
+        return Seen(probe.component, probe.source, probe.state, probe.says)
+
+    def _missing(self) -> list[Seen]:
+        """What nodes of a GPU cluster have, and this one has not."""
+        found: list[Seen] = []
+        gpus, _ = machine.nvidia_devices(self._root)
+        if not gpus:
+            says = "no NVIDIA GPU among the PCI devices"
+            found.append(Seen(self._component, "nvml", "absent", says))
+        if not any(nic.device.startswith("sys/class/infiniband") for nic, _ in self._nics):
+            says = "no RDMA device below /sys/class/infiniband"
+            found.append(Seen(self._component, "rdma", "absent", says))
+        return found
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

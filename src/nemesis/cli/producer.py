@@ -1,0 +1,129 @@
+"""`nemesis producer`: what this node's devices, host and kernel show, to the log."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption
+from nemesis.cli.interrupts import run_until_told
+from nemesis.cli.output import print_json, say
+
+if TYPE_CHECKING:
+    from nemesis.producers.node.serve import Settings
+    from nemesis.schemas.facts import Record
+    from nemesis.schemas.observed import Observation
+
+
+def producer(
+    *,
+    node: Annotated[
+        str, typer.Option(help="Name of this node in the log; its host name if not given.")
+    ] = "",
+    period: Annotated[float, typer.Option(min=0.2, help="Seconds from poll to poll.")] = 5.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Poll twice, print what is seen, need no log.")
+    ] = False,
+    root: Annotated[
+        Path, typer.Option(help="Read /proc, /sys and /dev below this folder: a copy of a node.")
+    ] = Path("/"),
+    state: Annotated[
+        Path | None, typer.Option(help="Folder for the spool and what is remembered.")
+    ] = None,
+    cell: CellOption = "local",
+    server: ServerOption = "",
+    context: ContextOption = "",
+    credentials: CredsOption = None,
+    json: Annotated[bool, typer.Option("--json", help="With --once: one JSON document.")] = False,
+) -> None:
+    """Publish what this node shows, until Ctrl-C; say once what it cannot see.
+
+    Needs the seed producer-NAME.nk and nothing else; without root it reads what it may. While the
+    log is away facts go to a spool on disk, oldest telemetry dropped first. Exit 4: a producer of
+    this node runs already.
+    """
+    import logging
+    import os
+    import socket
+
+    from nemesis.producers.node.serve import Settings
+    from nemesis.schemas.errors import NemesisError
+    from nemesis.schemas.tokens import token_of
+    from nemesis.streams.server import state_folder
+
+    if json and not once:
+        raise typer.BadParameter(
+            "--json is of --once: what is published is read with telemetry cat"
+        )
+    if not root.is_dir():
+        raise typer.BadParameter(f"no such folder: {root}", param_hint="--root")
+    name = node or socket.gethostname().partition(".")[0]
+    if not name:
+        raise NemesisError("this machine has no host name", hint="give one with --node")
+    folder = state or state_folder(cell) / "producers" / token_of(name)
+    settings = Settings(node=name, state=folder, root=root, period_ns=int(period * 1e9))
+    os.umask(0o077)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    if once:
+        _once(settings, as_json=json)
+        return
+    _serve(settings, cell, server, context, credentials)
+
+
+def _serve(
+    settings: "Settings", cell: str, server: str, context: str, credentials: Path | None
+) -> None:
+    from nemesis.cli.cell import shown_name
+    from nemesis.producers.node.serve import Producer
+    from nemesis.streams import pulse
+    from nemesis.streams.contexts import find
+    from nemesis.streams.server import state_folder
+
+    target = find(
+        server=server or None,
+        context=context or None,
+        cell=cell,
+        credentials_folder=credentials,
+    )
+
+    async def run() -> None:
+        working = Producer(settings, target)
+        where = shown_name(cell, server, context)
+        typer.echo(f"watching {settings.node} for {where}, Ctrl-C ends", err=True)
+        folder = pulse.pulses_folder(state_folder(cell))
+        part = f"producer-{settings.node}"
+        await pulse.beside(working.run(), folder, part, working.is_connected)
+
+    run_until_told(run())
+
+
+def _once(settings: "Settings", *, as_json: bool) -> None:
+    from nemesis.processors.fold import Input
+    from nemesis.producers.node.serve import once
+    from nemesis.schemas.observed import SampleTaken
+    from nemesis.schemas.watched import CoverageReported
+    from nemesis.views.shown import as_document, blocks_of, telemetry_line
+
+    facts = once(settings, between_s=min(settings.period_ns / 1e9, 1.0))
+    items = [Input(_record(number, fact)) for number, fact in enumerate(facts, start=1)]
+    if as_json:
+        print_json({"node": settings.node, "facts": [as_document(item) for item in items]})
+        return
+    for item, fact in zip(items, facts, strict=True):
+        if not isinstance(fact, CoverageReported):
+            say(telemetry_line(item))
+    samples = [fact for fact in facts if isinstance(fact, SampleTaken)]
+    for name, value in blocks_of(samples[-1])["host"][0].items():
+        say(f"{name:<26} {'not read' if value is None else value}")
+    coverage = [fact for fact in facts if isinstance(fact, CoverageReported)]
+    for each in coverage[-1].probes:
+        says = f": {each.says}" if each.says else ""
+        say(f"{each.state:<12} {each.source:<8} {each.component}{says}")
+
+
+def _record(number: int, fact: "Observation") -> "Record":
+    from nemesis.schemas.facts import Record, encode_observation, telemetry_subject
+    from nemesis.schemas.registry import BY_STRUCT
+
+    subject = telemetry_subject(fact.node, BY_STRUCT[type(fact)].token)
+    return Record(number, subject, fact.at_ns, encode_observation(fact))

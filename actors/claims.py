@@ -162,6 +162,9 @@ class Claims:
         """Whether a membership is for ranks that all train on: nobody was told to hold before."""
         if isinstance(decision, QuiesceDecided) or decision.started:
             return False
+        standing = self.jobs.get(decision.job)
+        if standing is None or decision.epoch != standing.epoch + 1:
+            return False  # a membership was begun in between, and ranks may be on their way to it
         known = self._decisions.get(decision.job, {}).values()
         return not any(
             isinstance(each.decision, QuiesceDecided)

@@ -133,6 +133,14 @@ class GroupBroken(Observation, kw_only=True, frozen=True):
     """What the first of them saw, as its library says it."""
 
 
+class RankReady(Observation, kw_only=True, frozen=True):
+    """A process that was started for a rank outside the membership has loaded and waits to join."""
+
+    job: str
+    rank: Index
+    pid: Index = 0
+
+
 class OperationSeen(msgspec.Struct, kw_only=True, array_like=True, frozen=True, gc=False):
     """One entry of a flight recorder: a collective that a rank enqueued."""
 

@@ -27,7 +27,7 @@ from nemesis.schemas.facts import (
     telemetry_subject,
 )
 from nemesis.schemas.inferred import Culprit, FailurePredicted, FaultAttributed, RiskBand
-from nemesis.schemas.observed import ClockTicked, GroupBroken, Observation, ProcessExited
+from nemesis.schemas.observed import ClockTicked, GroupBroken, Observation, ProcessExited, RankReady
 from nemesis.schemas.operated import (
     JobSubmitted,
     PolicyApplied,
@@ -152,6 +152,18 @@ class Cell:
             **fields,
         )
         return self.observe("process", data)
+
+    def ready(self, rank: int, *, node: str = "n1") -> int:
+        """A rank that was left out has a process that waits."""
+        data = RankReady(
+            node=node,
+            start_ns=1,
+            n=self.number(node, "rank_ready"),
+            at_ns=self.now_ns,
+            job="llama",
+            rank=rank,
+        )
+        return self.observe("rank_ready", data)
 
     def lose_group(self, epoch: int = 0, *, node: str = "n1", late_ns: int = 0) -> int:
         """Ranks of a node gave up their group, and nobody said why."""

@@ -37,6 +37,7 @@ STEP = st.one_of(
     st.tuples(st.just("exit"), RANKS),
     st.tuples(st.just("late_exit"), RANKS),
     st.tuples(st.just("lose_group"), st.integers(0, 2)),
+    st.tuples(st.just("ready"), RANKS),
     st.tuples(st.just("blame"), RANKS, CLASSES, st.integers(0, 3)),
     st.tuples(st.just("refute"), st.integers(0, 3)),
     st.tuples(st.just("tick"), st.integers(1, 3)),
@@ -101,6 +102,8 @@ def play(cell: Cell, step: tuple[Any, ...]) -> None:  # noqa: C901, PLR0912 - a 
             cell.exit(rank, node=f"n{rank // 2}")
         case ("late_exit", rank):
             cell.exit(rank, node=f"n{rank // 2}", late_ns=40 * SECOND_NS)
+        case ("ready", rank):
+            cell.ready(rank, node=f"n{rank // 2}")
         case ("lose_group", epoch):
             cell.lose_group(epoch)
         case ("blame", rank, fault_class, revision):

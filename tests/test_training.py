@@ -101,6 +101,32 @@ def test_a_rank_that_will_fail_leaves_at_a_boundary_and_nobody_is_held(tmp_path:
 
 
 @pytest.mark.timeout(300)
+def test_a_rank_that_was_lost_comes_back_at_a_boundary_with_the_state_of_the_others(
+    tmp_path: Path,
+) -> None:
+    async def run() -> list[Any]:
+        environment = {"STEPS": "1000000", "FATE": f"SIGKILL:2@{FATAL_STEP}"}
+        async with training_cell(
+            tmp_path, torch_python(), environment=environment, comes_back=True
+        ) as cell:
+            async with asyncio.timeout(OVER_S):
+                while not cell.told(2)[FATAL_STEP:]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            return [fact.data for fact in await cell.events()]
+
+    events = asyncio.run(run())
+    lines = [line.split() for rank in range(4) for line in _lines(tmp_path, rank)]
+    seen = {(int(step), members, checksum) for step, members, *_, checksum in lines}
+    members_at = {step: members for step, members, _ in seen}
+    assert len(members_at) == len(seen)
+    assert sorted(members_at) == list(range(1, len(seen) + 1))
+    assert (members_at[FATAL_STEP + 1], members_at[len(seen)]) == ("0,1,3", "0,1,2,3")
+    grown = [each for each in events if isinstance(each, RecoveryDecided)][-1]
+    assert (grown.action, grown.members, grown.started) == ("restart_rank", "0-3", "")
+    assert sum(isinstance(each, QuiesceDecided) for each in events) == 1
+
+
+@pytest.mark.timeout(300)
 def test_a_node_that_is_lost_with_its_agent_and_the_store_costs_one_epoch_and_no_step(
     tmp_path: Path,
 ) -> None:

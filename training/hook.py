@@ -192,6 +192,8 @@ class Hook:
             return
         while True:
             with self._changed:
+                if self._member is None:
+                    self._line.say(msgspec.structs.replace(self._introduction(), stage="held"))
                 while self._member is None:
                     self._changed.wait()
                 member = self._member

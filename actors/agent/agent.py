@@ -26,12 +26,23 @@ from nemesis.producers.origin import Origin, Stamp
 from nemesis.producers.process import exit_of
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.observed import Observation
-from nemesis.schemas.plans import Outcome, Plan, PlanAnswer, RankState, Report, order_of
+from nemesis.schemas.plans import (
+    Outcome,
+    Plan,
+    PlanAnswer,
+    RankState,
+    Report,
+    StateSource,
+    order_of,
+)
 from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.streams.alone import alone
 from nemesis.streams.replacing import replace_file
 from nemesis.training.membership import Order
 from nemesis.training.wire import End, Standing, Told, standing_of
+
+LIVES_MAX: Final = 3
+"""So often a rank that was left out is started anew; one that ends again and again has a cause."""
 
 
 class AgentRunningError(NemesisError):
@@ -68,6 +79,9 @@ class Agent:
             is_answered=self._is_answered,
             on_seen=self._see,
         )
+        self._is_over = False
+        self._lives_count: Final[dict[int, int]] = {}
+        """How often a rank was started anew beside the job."""
         self._reports_count = 0
         self._reported: tuple[RankState, ...] = ()
         self.on_news: Callable[[], None] = lambda: None
@@ -208,7 +222,9 @@ class Agent:
             return rank
         return None
 
-    def _start(self, number: int, epoch: int, told: Told, state_from: str = "memory") -> None:
+    def _start(
+        self, number: int, epoch: int, told: Told | None, state_from: StateSource = "memory"
+    ) -> None:
         environment = (
             os.environ
             | dict(self._launch.environment)
@@ -229,8 +245,21 @@ class Agent:
         self._tap_path(number).unlink(missing_ok=True)
         child = started(self._launch.command, environment, self._folder / f"rank_{number}.log")
         rank = Rank(number, child.pid, epoch, self._on_end, child)
-        rank.tell(told)
+        if told is not None:
+            rank.tell(told)
         self.ranks[number] = rank
+
+    def _bring_back(self, plan: Plan) -> None:
+        """Start ranks anew that are no members any more, beside the job."""
+        if not self._launch.comes_back or self._is_over or plan.kind != "membership":
+            return
+        gone = set(self.ranks) - set(parse_ranks(plan.members))
+        for number in sorted(gone):
+            rank = self.ranks[number]
+            lives = self._lives_count.get(number, 0)
+            if not rank.is_alive and rank.stage == "fenced" and lives < LIVES_MAX:
+                self._lives_count[number] = lives + 1
+                self._start(number, plan.epoch, None, "peer")
 
     def _on_end(self, rank: Rank) -> None:
         now_ns = time.time_ns()
@@ -251,6 +280,8 @@ class Agent:
                     epoch=rank.epoch,
                 )
             )
+        if self._accepted is not None:
+            self._bring_back(self._accepted.plan)
         self.report_changes(now_ns)
         self.on_news()
 
@@ -259,6 +290,7 @@ class Agent:
         here: list[Rank] = list(self.ranks.values())
         for deed in deeds(plan, self.node, here, self._launch.ranks):
             self._do(deed, plan, told)
+        self._bring_back(plan)
 
     def _told(self, plan: Plan) -> Told:
         members = tuple(parse_ranks(plan.members))
@@ -271,6 +303,8 @@ class Agent:
                 rank = self.ranks[deed.rank]
                 rank.stage = "fenced"
                 rank.fence()
+            case "leave" if self.ranks[deed.rank].is_ready:
+                pass  # it was never a member, and may yet be one
             case "hold" | "join" | "leave":
                 self.ranks[deed.rank].tell(told)
             case "start":
@@ -301,6 +335,7 @@ class Agent:
 
     def end(self) -> None:
         """The job is over, or never to be: let nothing of it run on."""
+        self._is_over = True
         for rank in self.ranks.values():
             rank.fence()
         if self._store is not None:

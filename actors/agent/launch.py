@@ -18,5 +18,7 @@ class Launch(msgspec.Struct, kw_only=True, frozen=True):
     """Besides the agent's own."""
     host: str = "127.0.0.1"
     """By which address other nodes reach this one."""
+    comes_back: bool = False
+    """A rank that was left out is started anew beside the job, and joins once it is ready."""
     store: str = ""
     """`host:port` where the first membership meets; "": the agent's own store."""

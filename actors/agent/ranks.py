@@ -63,6 +63,7 @@ class Rank:
         self._child: Final = child
         self._writer: asyncio.StreamWriter | None = None
         self._told: list[Told | End] = []
+        self._waits = False
         self._descriptor: Final = os.pidfd_open(pid)
         asyncio.get_running_loop().add_reader(self._descriptor, self._ended)
 
@@ -70,6 +71,11 @@ class Rank:
     def is_alive(self) -> bool:
         """Whether its process has not ended yet."""
         return self.returncode is None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has loaded, and waits for a membership of which it is told."""
+        return self._waits and self.is_alive and not self._told
 
     @property
     def is_standing(self) -> bool:
@@ -90,6 +96,7 @@ class Rank:
             self._longest_ns = max(self._longest_ns, at_ns - self.said_ns)
         self.said_ns = at_ns
         self.stage, self.why = _STAGES[standing.stage], standing.why
+        self._waits = standing.stage == "held"
         self.epoch, self.state = max(self.epoch, standing.epoch), standing.state
         if writer is not self._writer:
             self._writer = writer

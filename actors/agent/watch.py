@@ -18,7 +18,13 @@ from nemesis.producers.process import ProcessWatch
 from nemesis.producers.recorder_tap import read_recorder
 from nemesis.producers.sample import block_of, sample_of
 from nemesis.schemas.channels import STEP_CHANNELS
-from nemesis.schemas.observed import CollectiveRecorded, GroupBroken, Observation, SampleTaken
+from nemesis.schemas.observed import (
+    CollectiveRecorded,
+    GroupBroken,
+    Observation,
+    RankReady,
+    SampleTaken,
+)
 from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.training.membership import State
 
@@ -55,6 +61,8 @@ class Watch:
         self._processes: Final = ProcessWatch(origin, job)
         self._broken: Final[set[int]] = set()
         """Epochs whose group was told to be broken."""
+        self._ready: Final[dict[int, int]] = {}
+        """Of ranks that were told to be ready: the process."""
         self._dumped: Final[set[tuple[int, State]]] = set()
 
     async def run(self) -> None:
@@ -71,8 +79,27 @@ class Watch:
             pids = {number: rank.pid for number, rank in alive.items()}
             epochs = {number: rank.epoch for number, rank in alive.items()}
             now_ns = time.time_ns()
-            if seen := [*self._processes.look(pids, epochs, now_ns), *self._broken_groups(now_ns)]:
+            seen: list[Observation] = [
+                *self._processes.look(pids, epochs, now_ns),
+                *self._broken_groups(now_ns),
+                *self._ready_ranks(now_ns),
+            ]
+            if seen:
                 self._on_seen(seen)
+
+    def _ready_ranks(self, now_ns: int) -> list[RankReady]:
+        new = {
+            number: rank.pid
+            for number, rank in sorted(self._ranks.items())
+            if rank.is_ready and self._ready.get(number) != rank.pid
+        }
+        self._ready.update(new)
+        return [
+            RankReady(
+                **self._origin.stamp("rank_ready", now_ns), job=self._job, rank=number, pid=pid
+            )
+            for number, pid in new.items()
+        ]
 
     def _broken_groups(self, now_ns: int) -> list[GroupBroken]:
         """Of the latest epoch, where ranks have waited for a plan for long enough."""
@@ -80,7 +107,7 @@ class Watch:
         held = [
             rank
             for _, rank in sorted(self._ranks.items())
-            if rank.is_alive and rank.stage == "held" and rank.epoch == epoch
+            if rank.is_alive and rank.stage == "held" and rank.epoch == epoch and not rank.is_ready
         ]
         if not held or epoch in self._broken or self._is_answered(epoch):
             return []

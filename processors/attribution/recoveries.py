@@ -15,6 +15,7 @@ class _Decided(msgspec.Struct, array_like=True):
     job: str
     removed: tuple[int, ...]
     moved: dict[int, str]
+    members: str = ""
 
 
 class Recoveries(msgspec.Struct):
@@ -25,7 +26,9 @@ class Recoveries(msgspec.Struct):
     def decide(self, data: RecoveryDecided) -> None:
         """Take note of a decision; whether it is carried out is another fact."""
         moved = {rank: each.node for each in data.placements for rank in _ranks(each.ranks)}
-        self.open[data.decision] = _Decided(data.incident, data.job, data.removed_ranks, moved)
+        self.open[data.decision] = _Decided(
+            data.incident, data.job, data.removed_ranks, moved, data.members
+        )
         while len(self.open) > DECISIONS_MAX:
             del self.open[next(iter(self.open))]
 
@@ -41,7 +44,8 @@ class Recoveries(msgspec.Struct):
         places = inventory.jobs.get(decided.job)
         if places is not None:
             places.moved.update(decided.moved)
-            places.gone = sorted({*places.gone, *decided.removed} - decided.moved.keys())
+            back = {*decided.moved, *(_ranks(decided.members) if places.gone else ())}
+            places.gone = sorted({*places.gone, *decided.removed} - back)
         return decided.job, decided.incident
 
 

@@ -6,16 +6,10 @@ only when it is read from the log. The phases are in healer.py.
 
 from nemesis.processors.healer import forecasts, limits
 from nemesis.processors.healer.facts import hold, is_paused, recovery, withhold
-from nemesis.processors.healer.ladder import Choice, Fault, JobView, NoRung, choose
+from nemesis.processors.healer.ladder import Choice, Fault, JobView, NoRung, choose, grow
 from nemesis.processors.healer.playbooks import RANK_OF
 from nemesis.processors.healer.replicas import world_of
-from nemesis.processors.healer.state import (
-    TICK_NS,
-    HealerState,
-    JobState,
-    Pending,
-    ranks_of,
-)
+from nemesis.processors.healer.state import TICK_NS, HealerState, JobState, Pending, note, ranks_of
 from nemesis.processors.healer.verdicts import (
     blames_restarted,
     fault_of,
@@ -63,9 +57,24 @@ def _open(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     new = fault.dead - set(job.answered)
     if new or job.broken or (known and (fault.dead or first == "reinit_communicator")):
         return [hold(state, job, fault, fact)]
-    if not known or first in REGROUPING:
+    if not known:
+        return _grow(state, job, fact)
+    if first in REGROUPING:
         return []  # where only the kind of fault is known there is no rank to take out
     return _conclude(state, job, fact)
+
+
+def _grow(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
+    """Let ranks that are ready join, where nothing is wrong with the job."""
+    out = {*_protected(state), *(node for node, is_out in state.nodes.items() if is_out)}
+    choice = grow(job.view(), job.ready, out) if job.ready else None
+    if choice is None:
+        return []
+    note(job, fact, fact.id)
+    fault = fault_of(state, job)
+    if limit := _limit(state, job, fault, choice, fact):
+        return [withhold(job, fact, action=choice.action, target=choice.target, limit=limit)]
+    return [recovery(state, job, fault, choice, fact)]
 
 
 def adopt_hold(job: JobState, held: QuiesceDecided, fact: Fact) -> None:
@@ -110,7 +119,7 @@ def _conclude(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]
     fault, limit = fault_of(state, job), ""
     failed = any(each.known and not (each.predicted and job.broken) for each in job.verdicts)
     if not fault.dead and not failed:
-        if not job.holds:
+        if not job.holds and not job.failed:
             close(job)
             return []
         is_tried = "reinit_communicator" in job.failed
@@ -153,6 +162,7 @@ def _limit(state: HealerState, job: JobState, fault: Fault, choice: Choice, fact
 
 def adopt_recovery(state: HealerState, job: JobState, decided: RecoveryDecided, fact: Fact) -> None:
     """A recovery of ours stands in the log."""
+    job.ready = tuple(rank for rank in job.ready if rank not in ranks_of(decided.members))
     fault = fault_of(state, job)
     about = PREDICTED_WORTH if decided.by_cost else fault.predicted
     if not decided.members:
@@ -201,6 +211,7 @@ def adopt_withheld(state: HealerState, job: JobState, withheld: RecoveryWithheld
     if not job.holds and (fault.predicted or not fault.dead):
         settle(state, job, withheld.action, answers=fault.predicted)
         close(job)
+        job.ready = ()
         return
     job.phase, job.pending = "waiting", None
     job.withheld_for = withheld.limit
@@ -223,6 +234,9 @@ def _watch(state: HealerState, job: JobState, fact: Fact) -> list[Conclusion]:
     going_on = ranks_of(pending.members) - ranks_of(pending.started)
     if outgrown(state, job, pending.action, going_on) or _is_in_vain(state, job, pending):
         job.phase, job.pending, job.opened_ns = "holding", None, max(1, now_ns)
+        if pending.claim_deadline_ns:  # who was to leave may have left
+            left = ranks_of(job.members).intersection(pending.removed)
+            job.exited = tuple(sorted({*job.exited, *left}))
         return []
     is_up = now_ns > max(pending.deadline_ns, pending.claim_deadline_ns)
     if pending.claim_deadline_ns:
@@ -297,7 +311,8 @@ def regroup(state: HealerState, job: JobState, done: Pending) -> None:
     job.epoch, job.members = done.epoch, done.members
     job.moved = done.placements
     idle = [node for node in sorted(before - _nodes_of(job)) if not state.nodes.get(node, False)]
-    job.spares = (*(spare for spare in job.spares if spare not in done.joined), *idle)
+    used = {*done.joined, *_nodes_of(job)}
+    job.spares = (*(spare for spare in job.spares if spare not in used), *idle)
     job.exited = tuple(rank for rank in job.exited if rank not in replaced)
     job.silent = tuple(rank for rank in job.silent if rank not in replaced)
     job.answered = ()  # by shadows of before; whoever goes on now is alive

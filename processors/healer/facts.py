@@ -71,7 +71,7 @@ def recovery(
         at_ns=fact.log_time_ns,
         reason=_sentence(policy, job, fault, choice, spares),
         decision=_next_name(job),
-        incident=job.incident,
+        incident="" if choice.returned else job.incident,
         mode=mode,
         deadline_ns=fact.log_time_ns + wait_ns,
         job=job.submitted.job,
@@ -97,6 +97,11 @@ def _sentence(
     policy: Policy, job: JobState, fault: Fault, choice: Choice, spares: tuple[str, ...]
 ) -> str:
     name = job.submitted.job
+    if choice.returned:
+        return (
+            f"Rank {format_ranks(choice.returned)} of {name} was started anew and is ready:"
+            f" {len(choice.members)} ranks go on from the next boundary, with a peer's state."
+        )
     if fault.predicted and not choice.regroups:
         ready = f"{spares[0]} is free to take over" if spares else "no spare node could take over"
         likely = f"{fault.fault_class} is likely at {fault.target} but has not come"

@@ -15,6 +15,7 @@ follows the log and not what this copy believes to have said.
 |---|---|---|---|
 | running | rank lost, verdict that needs a new membership | holding * | quiesce_decided |
 | running | ranks gave up their group, and nobody says why | holding * | quiesce_decided |
+| running | a rank that was left out is started and ready | recovering * | recovery_decided |
 | running | verdict that needs none | running | recovery_decided, for people |
 | running | failure likely, a rank should leave in time | recovering * | recovery_decided |
 | running | the same, but no safe rung, a limit, a pause, a veto | running | recovery_withheld |
@@ -48,7 +49,7 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
-from nemesis.processors.healer import decisions, limits
+from nemesis.processors.healer import decisions, groups, limits
 from nemesis.processors.healer.facts import on_part
 from nemesis.processors.healer.forecasts import read_prediction, suspect
 from nemesis.processors.healer.state import (
@@ -63,12 +64,7 @@ from nemesis.processors.healer.verdicts import (
     keep,
     read_verdict,
 )
-from nemesis.schemas.decided import (
-    PolicyRefused,
-    QuiesceDecided,
-    RecoveryDecided,
-    RecoveryWithheld,
-)
+from nemesis.schemas.decided import PolicyRefused, QuiesceDecided, RecoveryDecided, RecoveryWithheld
 from nemesis.schemas.done import (
     Attempt,
     AttemptCompleted,
@@ -81,7 +77,13 @@ from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
 from nemesis.schemas.kept import ConclusionUndeliverable
-from nemesis.schemas.observed import ClockTicked, GroupBroken, InventoryReported, ProcessExited
+from nemesis.schemas.observed import (
+    ClockTicked,
+    GroupBroken,
+    InventoryReported,
+    ProcessExited,
+    RankReady,
+)
 from nemesis.schemas.operated import (
     BreakerReset,
     DecisionApproved,
@@ -98,6 +100,7 @@ _Read: TypeAlias = (
     ClockTicked
     | ProcessExited
     | GroupBroken
+    | RankReady
     | InventoryReported
     | FaultAttributed
     | FailurePredicted
@@ -130,6 +133,7 @@ class Healer:
         "tick",
         "process",
         "group_broken",
+        "rank_ready",
         "inventory",
         "fault_attributed",
         "failure_predicted",
@@ -193,8 +197,8 @@ class Healer:
                 return [name for name, job in state.jobs.items() if job.is_open]
             case ProcessExited():
                 return self._on_exit(fact, data)
-            case GroupBroken():
-                return self._on_broken(fact, data)
+            case GroupBroken() | RankReady():
+                return groups.take(state, fact, data)
             case MembershipReported():
                 return self._on_membership(fact, data)
             case FaultAttributed():
@@ -226,7 +230,10 @@ class Healer:
 
     def _on_exit(self, fact: Fact, exit: ProcessExited) -> Iterable[str]:
         job = self._state.jobs.get(exit.job)
-        if job is None or exit.rank not in ranks_of(job.members) or exit.rank in job.exited:
+        if job is None or exit.rank in job.exited:
+            return ()
+        if exit.rank not in ranks_of(job.members):
+            job.ready = tuple(rank for rank in job.ready if rank != exit.rank)
             return ()
         meant = exit.exit_code == 0 and exit.signal == 0
         before = 0 <= exit.epoch < job.epoch  # a process that was replaced since
@@ -239,15 +246,6 @@ class Healer:
             job.answered = tuple(rank for rank in job.answered if rank != exit.rank)
         note(job, fact, fact.id)
         return (exit.job,)
-
-    def _on_broken(self, fact: Fact, broken: GroupBroken) -> Iterable[str]:
-        """Nobody knows yet who is gone: whoever lives is held, and who does not answer is."""
-        job = self._state.jobs.get(broken.job)
-        if job is None or fact.late or job.phase != "running" or broken.epoch != job.epoch:
-            return ()
-        job.broken = True
-        note(job, fact, fact.id)
-        return (broken.job,)
 
     def _on_membership(self, fact: Fact, reported: MembershipReported) -> Iterable[str]:
         job = self._state.jobs.get(reported.job)

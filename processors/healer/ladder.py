@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from nemesis.processors.healer.playbooks import playbook_of
-from nemesis.processors.healer.replicas import replica_of, replicas_of
+from nemesis.processors.healer.replicas import replica_of, replicas_of, world_of
 from nemesis.schemas.codes import Action, FaultClass, Signature
 from nemesis.schemas.components import node_of
 from nemesis.schemas.operated import JobSubmitted
@@ -94,6 +94,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     placements: tuple[Placement, ...] = ()
     nodes_out: tuple[str, ...] = ()
     """Nodes with a part at fault that no longer work for the job after it."""
+    returned: tuple[int, ...] = ()
+    """Ranks that were no members, and whose process waits."""
 
 
 class NoRung(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +138,32 @@ def choose(
             answer = why
         refused.append(f"{rung}: {answer}")
     return NoRung(wanted=steps[0].action, refused=tuple(refused))
+
+
+def grow(job: JobView, ready: Collection[int], out: Collection[str]) -> Choice | None:
+    """Every rank that is ready joins again, by whole replicas; not on nodes that are out."""
+    sound = {rank for rank in ready if job.node_of(rank) not in out}
+    there = job.members | sound
+    whole = [rank for rank in sorted(sound) if _siblings(job, rank) <= there]
+    if not whole:
+        return None
+    members = job.members | frozenset(whole)
+    return Choice(
+        action="restart_rank",
+        target=f"rank/{job.submitted.job}/{whole[0]}",
+        regroups=True,
+        members=tuple(sorted(members)),
+        state_from="peer",
+        placements=_placements(job, members, {}),
+        returned=tuple(whole),
+    )
+
+
+def _siblings(job: JobView, rank: int) -> frozenset[int]:
+    """The ranks of a rank's replica, as submitted."""
+    own = replica_of(job.submitted, rank)
+    world = range(world_of(job.submitted))
+    return frozenset(each for each in world if replica_of(job.submitted, each) == own)
 
 
 def steps_of(fault: Fault, policy: Policy) -> tuple[Step, ...]:

@@ -137,11 +137,13 @@ class JobState(msgspec.Struct, array_like=True):
     """Exited ranks whose process was in an epoch that the log has not told of yet: which."""
     broken: bool = False
     """Ranks gave up their group by themselves, and were not answered."""
+    ready: tuple[int, ...] = ()
+    """Ranks that are no members and have a process that waits to be one."""
 
     @property
     def is_open(self) -> bool:
         """Whether something may follow without news of it."""
-        known = self.exited or self.silent or self.verdicts or self.broken
+        known = self.exited or self.silent or self.verdicts or self.broken or self.ready
         return self.phase != "running" or bool(known)
 
     def view(self, spares: tuple[str, ...] = ()) -> JobView:

@@ -113,6 +113,7 @@ async def training_cell(
     ranks_per_node: int = 4,
     environment: dict[str, str],
     without: Sequence[str] = (),
+    comes_back: bool = False,
 ) -> AsyncIterator[TrainingCell]:
     """Everything up and the ranks on their way; at the end nothing of it is left."""
     names = [f"n{at:03d}" for at in range(nodes)]
@@ -154,6 +155,7 @@ async def training_cell(
                     "PYTHONPATH": os.pathsep.join(["src", "."]),
                     **environment,
                 },
+                comes_back=comes_back,
                 store=agents[0].store if agents else "",
             )
             agent = Agent(launch, folder / name, boot_id=f"boot-of-{name}", python=python)

@@ -1,0 +1,29 @@
+"""What the healer makes of groups that break though nobody ended, and of ranks that wait to join.
+
+A group that its ranks gave up is held: who is gone shows by not answering. A rank whose process was
+started anew beside the job joins at a boundary, once nothing else is wrong with the job.
+"""
+
+from collections.abc import Iterable
+
+from nemesis.processors.healer.replicas import world_of
+from nemesis.processors.healer.state import HealerState, note, ranks_of
+from nemesis.schemas.facts import Fact
+from nemesis.schemas.observed import GroupBroken, RankReady
+
+
+def take(state: HealerState, fact: Fact, data: GroupBroken | RankReady) -> Iterable[str]:
+    """Keep what the fact says; the job for which something may follow from it."""
+    job = state.jobs.get(data.job)
+    if job is None:
+        return ()
+    if isinstance(data, RankReady):
+        if data.rank in ranks_of(job.members) or data.rank >= world_of(job.submitted):
+            return ()
+        job.ready = tuple(sorted({*job.ready, data.rank}))
+        return (data.job,)
+    if fact.late or job.phase != "running" or data.epoch != job.epoch:
+        return ()
+    job.broken = True
+    note(job, fact, fact.id)
+    return (data.job,)

@@ -1,5 +1,5 @@
 """Rebuilds what is generated (`make generate`): JSON Schema, AsyncAPI, the catalogue of facts,
-the built-in playbooks as a policy.
+the table of what producers read, the built-in playbooks as a policy.
 
 Refuses where a fact would change in a way that old recordings do not survive; `--unreleased` says
 that no release has written that fact yet.
@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from nemesis.processors.healer.playbooks import PLAYBOOKS
+from nemesis.producers.node.field_table import field_table
 from nemesis.schemas.event_catalogue import event_catalogue
 from nemesis.schemas.evolution import StructDescription, broken_rules, described
 from nemesis.schemas.published import asyncapi, json_schema
@@ -22,6 +23,7 @@ EVOLUTION = ROOT / "schemas" / "evolution.json"
 JSON_SCHEMAS = ROOT / "schemas" / "json"
 ASYNCAPI = ROOT / "docs" / "asyncapi.json"
 EVENTS_PAGE = ROOT / "docs" / "events.md"
+FIELDS_PAGE = ROOT / "docs" / "telemetry-fields.md"
 POLICY = ROOT / "docs" / "policy.json"
 
 
@@ -61,6 +63,7 @@ def generated() -> dict[Path, bytes]:
     }
     files[ASYNCAPI] = pretty(asyncapi(docs))
     files[EVENTS_PAGE] = event_catalogue(docs).encode()
+    files[FIELDS_PAGE] = field_table().encode()
     files[EVOLUTION] = pretty(described())
     files[POLICY] = pretty({"mode": "shadow", "playbooks": PLAYBOOKS})
     return files

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nemesis.producers.node.coverage import Seen
 from nemesis.producers.node.root import Root, number_of
 from nemesis.producers.node.watch import NodeWatch
 from nemesis.producers.origin import Origin
@@ -37,9 +38,9 @@ class Watched:
         origin = Origin("n1", start_ns=NOW_NS, boot_id="b-1")
         self.watch = NodeWatch(tree.root, origin, monotonic_ns=lambda: self.now_ns, **options)
 
-    def poll(self, *, after_s: int = 5) -> list[Observation]:
-        self.now_ns += after_s * SECOND_NS
-        return self.watch.poll(NOW_NS + self.now_ns)
+    def poll(self, others: Sequence[Seen] = ()) -> list[Observation]:
+        self.now_ns += 5 * SECOND_NS
+        return self.watch.poll(NOW_NS + self.now_ns, others)
 
 
 @pytest.fixture

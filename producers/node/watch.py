@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
-
-from nemesis.producers.device_state import NIC_NEWS, STATE_POLLS, device_state_of
+from nemesis.producers.device_state import GPU_NEWS, NIC_NEWS, STATE_POLLS, device_state_of
 from nemesis.producers.inventory import inventory_of
+from nemesis.producers.log_line import log_line_of
 from nemesis.producers.node import machine
 from nemesis.producers.node.coverage import NO_BACKLOG, Backlog, Coverage, Seen
+from nemesis.producers.node.gpus import Gpus
 from nemesis.producers.node.host import Host
+from nemesis.producers.node.kernel_tail import SOURCE as KERNEL_LOG
 from nemesis.producers.node.nics import Nic, NicRead, nics_of
 from nemesis.producers.node.probe import DEADLINE_S, Answer, Probe, read_all
 from nemesis.producers.node.ranks import Ranks, job_of
@@ -23,8 +24,10 @@ from nemesis.producers.node.root import Root
 from nemesis.producers.origin import Origin
 from nemesis.producers.sample import Block, block_of, sample_of
 from nemesis.producers.setting import setting_of
+from nemesis.schemas import components
 from nemesis.schemas.channels import (
     ABSENT,
+    GPU_CHANNELS,
     GPU_STATE_CHANNELS,
     HOST_CHANNELS,
     NIC_CHANNELS,
@@ -58,7 +61,8 @@ class NodeWatch:
         self._seats: Final = self._probe("ranks", self._read_ranks)
         self._nics: Final[list[tuple[Nic, Probe]]] = []
         self._polls_count = 0
-        self._nic_told: bytes | None = None
+        self._gpus: Final = Gpus(root, origin.node)
+        self._news_told: tuple[bytes, bytes] | None = None
         self._inventory: InventoryReported | None = None
         self._settings: dict[tuple[str, str], str] = {}
         self.period_ns = period_ns
@@ -71,8 +75,10 @@ class NodeWatch:
         """Read everything once, within the deadline; `others`: what else is watched here."""
         facts: list[Observation] = []
         if self._polls_count % STATE_POLLS == 0:
+            read_all([self._gpus.driver], self._deadline_s)
             facts += self._describe(now_ns)
-        probes = [self._host, self._seats, *(probe for _, probe in self._nics)]
+        nics = [probe for _, probe in self._nics]
+        probes = [self._host, self._seats, *nics, *self._gpus.probes()]
         read_all(probes, self._deadline_s)
         ranks, waits_ppm = self._seats.value or ((), ABSENT)
         host: Mapping[str, int] = self._host.value or {}
@@ -81,12 +87,15 @@ class NodeWatch:
                 self._origin,
                 now_ns,
                 period_ns=self.period_ns,
+                gpu=block_of(GPU_CHANNELS, self._gpus.rows("sample")) if self._gpus.pcis else None,
                 nic=self._nic_block(NIC_CHANNELS, "sample") if self._nics else None,
                 host=block_of(HOST_CHANNELS, [{**host, "run_queue_wait_ppm": waits_ppm}]),
                 job=job_of(ranks),
             )
         )
         facts += self._states(now_ns)
+        if any(each.source == KERNEL_LOG and each.state != "read" for each in others):
+            facts += self._xids()
         self._polls_count += 1
         self.coverage.period_ns = self.period_ns
         seen = [*(self._seen(each) for each in probes), *self._missing(), *others]
@@ -113,7 +122,7 @@ class NodeWatch:
                 self._nics.append((nic, Probe(component, "sysfs", nic.read)))
         nics = [nic for nic, _ in self._nics]
         fresh: dict[str, Any] = {
-            "gpus": machine.gpu_parts(self._root, {}),
+            "gpus": self._gpus.describe(),
             "nics": self._kept_nics(nics),
             "model": machine.model_of(self._root),
             "nvswitches": machine.nvidia_devices(self._root)[1],
@@ -146,15 +155,23 @@ class NodeWatch:
 
     def _states(self, now_ns: int) -> list[Observation]:
         """What samples leave out, where it is time to or where it is news."""
-        if not self._nics:
+        if not self._nics and not self._gpus.pcis:
             return []
-        block = self._nic_block(NIC_STATE_CHANNELS, "state")
-        news = block[:, NIC_NEWS].tobytes()
-        if news == self._nic_told and self._polls_count % STATE_POLLS:
+        gpu = block_of(GPU_STATE_CHANNELS, self._gpus.rows("state"))
+        nic = self._nic_block(NIC_STATE_CHANNELS, "state")
+        news = gpu[:, GPU_NEWS].tobytes(), nic[:, NIC_NEWS].tobytes()
+        if news == self._news_told and self._polls_count % STATE_POLLS:
             return []
-        self._nic_told = news
-        no_gpu = np.zeros((0, len(GPU_STATE_CHANNELS)), np.int64)
-        return [device_state_of(self._origin, now_ns, gpu=no_gpu, nic=block)]
+        self._news_told = news
+        return [device_state_of(self._origin, now_ns, gpu=gpu, nic=nic)]
+
+    def _xids(self) -> list[Observation]:
+        """Xids that the driver announced: the kernel's own words are out of reach."""
+        events = self._gpus.listen()
+        return [
+            log_line_of(self._origin, xid.at_ns, source="health", text=xid.text)
+            for xid in (events.take() if events else ())
+        ]
 
     def _seen(self, probe: Probe) -> Seen:
         return Seen(probe.component, probe.source, probe.state, probe.says)
@@ -162,10 +179,18 @@ class NodeWatch:
     def _missing(self) -> list[Seen]:
         """What nodes of a GPU cluster have, and this one has not."""
         found: list[Seen] = []
-        gpus, _ = machine.nvidia_devices(self._root)
-        if not gpus:
+        driver = self._gpus.driver
+        if not self._gpus.pcis:
             says = "no NVIDIA GPU among the PCI devices"
-            found.append(Seen(self._component, "nvml", "absent", says))
+            found.append(Seen(self._component, driver.source, "absent", says))
+        elif driver.state != "read":
+            found.append(self._seen(driver))
+        for pci in self._gpus.unread():
+            gpu, says = components.gpu(self._origin.node, pci), driver.says
+            if driver.state == "read":
+                found.append(Seen(gpu, driver.source, "lost", "the driver does not have it"))
+            else:
+                found.append(Seen(gpu, driver.source, driver.state, says))
         if not any(nic.device.startswith("sys/class/infiniband") for nic, _ in self._nics):
             says = "no RDMA device below /sys/class/infiniband"
             found.append(Seen(self._component, "rdma", "absent", says))

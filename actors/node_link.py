@@ -82,14 +82,14 @@ class Link:
         agent: Callable[[], NodeAgent],
         *,
         url: str,
-        seed_path: Path,
+        login: Login,
         spool_path: Path,
         now_ns: Callable[[], int],
     ) -> None:
         """`agent` gives the node's present agent, which may be started anew under the link."""
         self._agent: Final = agent
         self._url: Final = url
-        self._seed_path: Final = seed_path
+        self._login: Final = login
         self._spool_path: Final = spool_path
         self._now_ns: Final = now_ns
         self._wake: Final = asyncio.Event()
@@ -124,10 +124,9 @@ class Link:
         return self._agent().stamp(kind, at_ns)
 
     async def _connect(self) -> Connection:
-        login = Login(self._seed_path.stem, seed_path=self._seed_path)
         while True:
             try:
-                return await Connection.open(self._url, login, name=self._seed_path.stem)
+                return await Connection.open(self._url, self._login, name=self._login.user)
             except LogUnavailableError:
                 await asyncio.sleep(RETRY_S)
 

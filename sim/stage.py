@@ -24,7 +24,7 @@ from nemesis.sim.truth.ledger import (
     encode_truth,
     truth_subject,
 )
-from nemesis.streams.connection import Connection
+from nemesis.streams.connection import Connection, login_of
 from nemesis.streams.credentials import seed_path
 from nemesis.streams.errors import LogUnavailableError
 from nemesis.streams.log import Log
@@ -68,7 +68,7 @@ class Stage:
             node: Link(
                 partial(simulation.agents.__getitem__, node),
                 url=url,
-                seed_path=seed_path(credentials_folder, f"node/{node}"),
+                login=login_of(credentials_folder, f"node/{node}"),
                 spool_path=simulation.folder / node / "spool",
                 now_ns=clock.now_ns,
             )

@@ -22,12 +22,13 @@ from nats.aio.subscription import Subscription
 from nats.nuid import NUID
 from nkeys import NkeysError
 
+from nemesis.streams.credentials import seed_path
 from nemesis.streams.errors import (
     LogUnavailableError,
     UndeliverableError,
     WrongCredentialsError,
 )
-from nemesis.streams.permissions import inbox_of
+from nemesis.streams.permissions import inbox_of, user_of
 
 REQUEST_TIMEOUT_S: Final = 5.0
 CONNECT_TIMEOUT_S: Final = 10.0
@@ -60,6 +61,15 @@ class Login:
         self.creds_path: Final = creds_path
         self.username: Final = username
         self.password: Final = password
+
+
+def login_of(folder: Path, role: str) -> Login:
+    """How a role signs in whose seed lies in a folder of seeds.
+
+    Raises:
+        BadNameError: no such role.
+    """
+    return Login(user_of(role), seed_path=seed_path(folder, role))
 
 
 def without_password(url: str) -> str:

@@ -71,11 +71,12 @@ def commands(
     found: dict[str, list[str]] = {}
     for copy in range(1, copies + 1):
         if names:
-            run = [*program, "run", "--once", "--cell", cell, *target, *names]
+            run = [*program, "process", "--once", "--cell", cell, *target, *names]
             found[f"processors-{copy}"] = run
         for name in every:
             if name in apart:
-                found[f"{name}-{copy}"] = [*program, "run", "--once", "--cell", cell, *target, name]
+                run = [*program, "process", "--once", "--cell", cell, *target, name]
+                found[f"{name}-{copy}"] = run
         if job_actor:
             name = f"{JOB_ACTOR}-{copy}"
             own = f"{name}@{host}" if host else name

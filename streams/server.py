@@ -27,7 +27,7 @@ from platformdirs import user_state_path
 from nemesis.schemas.tokens import token_of
 from nemesis.streams import credentials
 from nemesis.streams.children import die_with_parent
-from nemesis.streams.connection import Connection, Login
+from nemesis.streams.connection import Connection, login_of
 from nemesis.streams.errors import (
     DiskFullError,
     PortInUseError,
@@ -37,7 +37,7 @@ from nemesis.streams.errors import (
     StateFolderError,
 )
 from nemesis.streams.log import Log
-from nemesis.streams.permissions import server_users, standing_roles, user_of
+from nemesis.streams.permissions import server_users, standing_roles
 from nemesis.streams.provision import Limits, Provisioned, provision
 from nemesis.streams.replacing import replace_file
 from nemesis.streams.revival import keep_alive
@@ -49,7 +49,7 @@ MAX_PAYLOAD_BYTES: Final = 2**20
 ANY_PORT: Final = -1
 _LOCK: Final = "server.lock"  # what makes a folder a cell's
 # seeds, and what parts leave that ran here on a server elsewhere: `nemesis clock --server ...`
-_BEFORE_A_SERVER: Final = frozenset({"credentials", "pulses", "copies", "archivist"})
+_BEFORE_A_SERVER: Final = frozenset({"credentials", "pulses", "copies", "archivist", "agents"})
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,8 +196,7 @@ class Server:
 
     async def connect(self, role: str, *, name: str = "") -> Log:
         """The log, signed in as a role of this cell."""
-        seed = credentials.seed_path(self.credentials_folder, role)
-        login = Login(user_of(role), seed_path=seed)
+        login = login_of(self.credentials_folder, role)
         return Log(await Connection.open(self.url, login, name=name or role))
 
     def _make_folder(self) -> None:

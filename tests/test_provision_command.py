@@ -101,7 +101,7 @@ def test_drift_is_told_field_by_field_and_left_alone(plain: Plain) -> None:
 
 
 def test_run_and_act_say_that_a_server_has_no_streams(plain: Plain) -> None:
-    for command in (["run", "intake"], ["run", "--once", "intake"], ["act", "job"]):
+    for command in (["process", "intake"], ["process", "--once", "intake"], ["act", "job"]):
         ran = nemesis(*command, *plain.options)
         assert ran.returncode == 3
         assert "no NEMESIS streams at" in ran.stderr

@@ -1,90 +1,126 @@
-"""Promises of `nemesis run`: conclusions are written, and nothing is left behind."""
+"""Promises of `nemesis run` and `nemesis agent`: real ranks from torchrun's command line."""
 
-import asyncio
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from nemesis.schemas.facts import encode_conclusion, telemetry_subject
-from nemesis.schemas.operated import ProcessorActivated
-from nemesis.streams.log import Log
-from nemesis.streams.server import Server, state_folder
-from nemesis.streams.status import copies_folder, read_status
+from nemesis.actors.agent.job import seat
+from nemesis.streams.server import state_folder
+from tests.commands import nemesis, processes_of
+from tests.test_serve import serving
+from tests.training.cell import has_torch, torch_python
 
 pytestmark = pytest.mark.server
+POLICY = {
+    "mode": "act",
+    "playbooks": {
+        "unknown": ["shrink", "restart_job"],
+        "app.program": ["shrink", "restart_job"],
+    },
+}
+LIMIT_S = 100.0
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
-        while not await holds():  # noqa: ASYNC110  # what it waits for is in other processes
-            await asyncio.sleep(0.05)
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("NEMESIS_STATE_DIR", str(tmp_path / "s"))
+    yield tmp_path / "s"
+    assert processes_of(tmp_path) == []
 
 
-async def activate(log: Log, name: str) -> None:
-    data = ProcessorActivated(at_ns=1, by="test", reason="test", name=name, version=1)
-    await log.publish(
-        *encode_conclusion(id=f"operator/{name}", source="/operator", at_ns=1, data=data, key=name)
+@pytest.fixture
+def torch_there() -> None:
+    if not has_torch():
+        pytest.skip("no torch: pip install 'nemesis-gpu[train]'")
+
+
+def launched(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "nemesis.cli", "run", *options],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+        env=os.environ
+        | {
+            "PYTHON_EXEC": torch_python(),
+            "PYTHONPATH": os.pathsep.join(["src", "."]),
+            "OUT": str(folder),
+            "STEPS": "30",
+            **environment,
+        },
     )
 
 
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+def members(folder: Path, rank: int) -> list[str]:
+    """Who trained each step of a rank."""
+    return [line.split()[1] for line in (folder / f"rank_{rank}.txt").read_text().splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("end", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGKILL, -9)]
-)
-def test_a_run_writes_conclusions_and_leaves_no_process_however_it_ends(
-    end: signal.Signals, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.timeout(200)
+@pytest.mark.usefixtures("torch_there")
+def test_a_command_line_of_torchrun_trains_on_without_the_rank_that_was_killed(
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("NEMESIS_STATE_DIR", str(tmp_path))
+    policy = tmp_path / "policy.json"
+    policy.write_bytes(msgspec.json.encode(POLICY))
+    with serving("--nodes", "n1") as _:
+        assert nemesis("policy", "apply", str(policy), "--reason", "test", "--yes").returncode == 0
+        line = ["--nproc-per-node", "3", "-m", "tests.training.loop"]
+        ran = launched(tmp_path, "--node", "n1", "--", *line, FATE="SIGKILL:1@12")
+        assert ran.returncode == 0, ran.stderr
+        listed = nemesis("goodput", "--json")
+    assert members(tmp_path, 0) == ["0,1,2"] * 12 + ["0,2"] * 18 == members(tmp_path, 2)
+    assert "a decision is awaited" in ran.stderr
+    assert "loop-" in listed.stdout
 
-    async def main() -> None:
-        async with Server("cell", roles=["node/n001"]) as server:
-            run = subprocess.Popen(  # noqa: ASYNC220
-                [sys.executable, "-m", "nemesis.cli", "run", "intake", "--cell", "cell"],
-                stderr=subprocess.DEVNULL,
-            )
-            try:
-                async with (
-                    await server.connect("operator") as operator,
-                    await server.connect("node/n001") as node,
-                    await server.connect("reader") as reader,
-                ):
-                    await activate(operator, "intake")
-                    await node.publish(telemetry_subject("n001", "kernel"), b"not msgpack")
 
-                    async def rejected() -> bool:
-                        return await reader.last("nemesis.events.input_rejected.n001") is not None
+@pytest.mark.timeout(200)
+@pytest.mark.usefixtures("torch_there")
+def test_without_a_cell_a_job_trains_alone_and_ends_or_restarts_as_under_torchrun(
+    tmp_path: Path,
+) -> None:
+    line = ["--nproc-per-node", "2", "--max-restarts", "1", "-m", "tests.training.loop"]
+    ran = launched(tmp_path, *line, FATE="SIGKILL:1@12")
+    said = ran.stderr.splitlines()
+    assert [each for each in said if "alone" in each] == [
+        "nemesis: no cell local runs here, the job trains alone"
+    ]
+    assert sum("rank 1 is lost: the job ends" in each for each in said) == 2
+    assert sum("started again, 1 of 1" in each for each in said) == 1
+    assert ran.returncode == 1
+    assert members(tmp_path, 0) == ["0,1"] * 24  # each start anew, no checkpoint is its own
 
-                    await until(rejected)
 
-                async def told() -> bool:
-                    return read_status(copies_folder(state_folder("cell"))) != []
-
-                await until(told)
-                copies = read_status(copies_folder(state_folder("cell")))
-                assert [copy.name for copy in copies] == ["intake"]
-                run.send_signal(end)
-                assert await asyncio.to_thread(run.wait, 30) == status
-
-                async def gone() -> bool:
-                    return not any(alive(copy.pid) for copy in copies)
-
-                await until(gone)
-                if end != signal.SIGKILL:  # who ended in order is not dead, it is no more
-                    assert read_status(copies_folder(state_folder("cell"))) == []
-            finally:
-                run.kill()
-                run.wait()
-
-    asyncio.run(main())
+def test_who_cannot_be_an_agent_is_told_in_a_line_and_who_starts_a_job_elsewhere_tells_of_it() -> (
+    None
+):
+    line = ["--", "--nproc-per-node", "1", "t.py"]
+    away = nemesis("run", "--server", "nats://127.0.0.1:1", "--context", "no-such", *line)
+    assert (away.returncode, away.stderr.count("\n")) == (2, 1)
+    none = nemesis("agent", "--job", "j")
+    assert none.returncode == 3
+    assert "`nemesis serve`" in none.stderr
+    unnamed = nemesis("agent")
+    assert (unnamed.returncode, unnamed.stderr.count("\n")) == (2, 1)
+    with serving("--nodes", "n1"):
+        stranger = nemesis("run", "--node", "n9", *line)
+        assert stranger.returncode == 1
+        assert "node-n9" in stranger.stderr
+        with seat(state_folder("local") / "agents", "n1"):
+            for command in (
+                ["run", "--node", "n1", *line],
+                ["agent", "--job", "j", "--node", "n1"],
+            ):
+                second = nemesis(*command)
+                assert (second.returncode, second.stderr.count("\n")) == (4, 1)
+                assert "an agent of n1 runs already" in second.stderr
+        who = ["--by", "me", "--reason", "test"]
+        told = nemesis("job", "submit", "llama", "--nodes", "n1,n2", "--ranks-per-node", "4", *who)
+        assert told.stdout == "llama: 8 ranks on n1, n2\n"
+        assert nemesis("job", "end", "llama", *who).stdout == "llama is over\n"

@@ -180,7 +180,7 @@ def test_what_is_up_is_told_in_a_line_each(state: Path) -> None:
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("command", [["run", "intake"], ["run", "--once"], ["act", "job"]])
+@pytest.mark.parametrize("command", [["process", "intake"], ["process", "--once"], ["act", "job"]])
 def test_what_reads_says_so_once_and_ctrl_c_is_an_interruption(
     command: list[str], state: Path
 ) -> None:

@@ -12,7 +12,7 @@ SEEDS = (ROOT / "deploy" / "seeds.sh").read_text()
 
 def test_every_processor_is_a_service_with_its_own_seed_and_no_other() -> None:
     services = dict(
-        re.findall(r"^  ([a-z-]+):\n(?:    .*\n)*?    command: \[run, (\w+)\]", COMPOSE, re.M)
+        re.findall(r"^  ([a-z-]+):\n(?:    .*\n)*?    command: \[process, (\w+)\]", COMPOSE, re.M)
     )
     assert sorted(services.values()) == sorted(CATALOGUE)
     for service, processor in services.items():

@@ -1,11 +1,13 @@
 """What `nemesis.attach` does: find the agent that the environment names, or go on without one."""
 
+import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nemesis.training.hook import AGENT, Hook, Stateful
+from nemesis.training.hook import AGENT, HOST, JOB, RANK, TAP, Hook, Stateful
 from nemesis.training.wire import Line
 
 
@@ -15,9 +17,31 @@ def attach(torch: Any, things: tuple[Stateful, ...], *, seed: int = 0) -> Hook:
     if path is None:
         sys.stderr.write("nemesis: no agent here, this job trains alone\n")
         return Hook(torch, things, None, seed=seed)
+    for name, value in found_beside(Path(path), os.environ).items():
+        os.environ.setdefault(name, value)
     try:
         line = Line(Path(path))
     except OSError as error:
         sys.stderr.write(f"nemesis: the agent at {path} does not answer ({error.strerror})\n")
         return Hook(torch, things, None, seed=seed)
     return Hook(torch, things, line, seed=seed)
+
+
+def found_beside(socket_path: Path, around: Mapping[str, str]) -> dict[str, str]:
+    """What a rank that torchrun or srun started has to know of the agent that it was told of.
+
+    `around`: its environment. The group's name in the store is another after each restart of
+    torchrun's, and each step of Slurm's.
+    """
+    try:
+        told = json.loads(socket_path.with_name("attached.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    rank = around.get("RANK") or around.get("SLURM_PROCID", "0")
+    life = around.get("TORCHELASTIC_RESTART_COUNT") or around.get("SLURM_STEP_ID", "0")
+    return {
+        RANK: rank,
+        JOB: f"{told['job']}.{life}",
+        HOST: told["host"],
+        TAP: str(socket_path.with_name(f"rank_{rank}.tap")),
+    }

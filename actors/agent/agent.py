@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from nemesis.actors.agent.launch import Launch
+from nemesis.actors.agent.launch import Launch, environment_of
 from nemesis.actors.agent.ranks import Rank, started
 from nemesis.actors.agent.store import StoreBeside, open_store
 from nemesis.actors.agent.watch import Watch
@@ -117,12 +117,26 @@ class Agent:
         socket_path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._serve, str(socket_path))
         async with server:
-            if self._accepted is None:
-                first = Order(0, "membership", tuple(range(self._launch.world)))
-                store = self._launch.store or self.store
+            if self._accepted is None and self._launch.command:
                 for number in self._launch.ranks:
-                    self._start(number, 0, Told(order=first, store=store))
+                    self._start(number, 0, self._first())
             await self._watch.run()
+
+    @property
+    def plan(self) -> Plan | None:
+        """The last one that counted."""
+        return self._accepted.plan if self._accepted else None
+
+    @property
+    def job(self) -> str:
+        """What its ranks train in."""
+        return self._launch.job
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Of the job by the last plan, on all nodes."""
+        plan = self.plan
+        return tuple(parse_ranks(plan.members)) if plan else tuple(range(self._launch.world))
 
     @property
     def is_busy(self) -> bool:
@@ -141,9 +155,12 @@ class Agent:
     def follow(self, plan: Plan, now_ns: int) -> PlanAnswer:
         """Judge a plan, do what it says if it counts, and say how things stand."""
         judged: tuple[Outcome, str]
+        local = frozenset(self._launch.ranks)
         last = self._accepted.plan if self._accepted else None
         if plan.job != self._launch.job:
             judged = "unknown_job", f"{self.node} runs {self._launch.job}"
+        elif not self._launch.command and not local.isdisjoint(parse_ranks(plan.started)):
+            judged = "refused", f"others start the ranks of {self.node}"
         else:
             judged = judge(plan, node=self.node, boot_id=self.boot_id, last=last)
         if judged[0] == "accepted" and plan.kind != "observe":
@@ -211,39 +228,32 @@ class Agent:
                     each.tell(End())
 
     def _found(self, standing: Standing) -> Rank | None:
-        """A rank that an earlier life of the agent started."""
+        """A rank that an earlier life of the agent started, or torchrun, or srun."""
         if standing.rank not in self._launch.ranks:
             return None
         with suppress(ProcessLookupError):
             rank = Rank(standing.rank, standing.pid, standing.epoch, self._on_end)
             self.ranks[standing.rank] = rank
-            if self._accepted is not None:
-                rank.tell(self._told(self._accepted.plan))
+            rank.tell(self._told(self._accepted.plan) if self._accepted else self._first())
             return rank
         return None
 
     def _start(
         self, number: int, epoch: int, told: Told | None, state_from: StateSource = "memory"
     ) -> None:
-        environment = (
-            os.environ
-            | dict(self._launch.environment)
-            | {
-                "NEMESIS_AGENT": str(self._folder / "agent.sock"),
-                "NEMESIS_RANK": str(number),
-                "NEMESIS_JOB": self._launch.job,
-                "NEMESIS_HOST": self._launch.host,
-                "NEMESIS_STATE_FROM": state_from,
-                "NEMESIS_TAP": str(self._tap_path(number)),
-                "TORCH_FR_BUFFER_SIZE": "2000",
-                "RANK": str(number),
-                "LOCAL_RANK": str(self._launch.ranks.index(number)),
-                "WORLD_SIZE": str(self._launch.world),
-                "LOCAL_WORLD_SIZE": str(len(self._launch.ranks)),
-            }
-        )
+        environment = {
+            **environment_of(self._launch, number, self._launch.store or self.store),
+            "NEMESIS_AGENT": str(self._folder / "agent.sock"),
+            "NEMESIS_RANK": str(number),
+            "NEMESIS_JOB": self._launch.job,
+            "NEMESIS_HOST": self._launch.host,
+            "NEMESIS_STATE_FROM": state_from,
+            "NEMESIS_TAP": str(self._tap_path(number)),
+            "TORCH_FR_BUFFER_SIZE": "2000",
+        }
         self._tap_path(number).unlink(missing_ok=True)
-        child = started(self._launch.command, environment, self._folder / f"rank_{number}.log")
+        log = (self._launch.logs or self._folder) / f"rank_{number}.log"
+        child = started(self._launch.command, environment, log)
         rank = Rank(number, child.pid, epoch, self._on_end, child)
         if told is not None:
             rank.tell(told)
@@ -291,6 +301,11 @@ class Agent:
         for deed in deeds(plan, self.node, here, self._launch.ranks):
             self._do(deed, plan, told)
         self._bring_back(plan)
+
+    def _first(self) -> Told:
+        """All ranks train together, in the store of the first node."""
+        everybody = Order(0, "membership", tuple(range(self._launch.world)))
+        return Told(order=everybody, store=self._launch.store or self.store)
 
     def _told(self, plan: Plan) -> Told:
         members = tuple(parse_ranks(plan.members))

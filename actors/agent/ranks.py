@@ -119,10 +119,19 @@ class Rank:
     def _ended(self) -> None:
         asyncio.get_running_loop().remove_reader(self._descriptor)
         os.close(self._descriptor)
-        self.returncode = self._child.wait() if self._child is not None else UNKNOWN_CODE
+        self.returncode = self._child.wait() if self._child is not None else _code_of(self.pid)
         if self.stage not in ("left", "fenced"):
             self.stage = "left" if self.returncode == 0 else "failed"
         self._on_end(self)
+
+
+def _code_of(pid: int) -> int:
+    """How somebody else's child ended, as long as its parent has not asked (proc(5), exit_code)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return os.waitstatus_to_exitcode(int(fields[-1]))
+    except (OSError, ValueError, IndexError):
+        return UNKNOWN_CODE
 
 
 def started(

@@ -166,8 +166,8 @@ class Watch:
 
     async def _sample(self) -> None:
         while True:
-            await asyncio.sleep(PERIOD_NS / 1e9)
             self._on_seen([self._sampled()])
+            await asyncio.sleep(PERIOD_NS / 1e9)
 
     def _sampled(self) -> SampleTaken:
         rows: list[Mapping[str, int]] = [

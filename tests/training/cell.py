@@ -24,7 +24,7 @@ from nemesis.schemas.policy import Policy
 from nemesis.sim.events import fact_of
 from nemesis.sim.operator import publish
 from nemesis.streams import crew, ticker
-from nemesis.streams.credentials import seed_path
+from nemesis.streams.connection import login_of
 from nemesis.streams.log import Log
 from nemesis.streams.provision import Limits
 from nemesis.streams.server import Server
@@ -162,7 +162,7 @@ async def training_cell(
             link = Link(
                 partial(agents.__getitem__, at),
                 url=server.url,
-                seed_path=seed_path(server.credentials_folder, f"node/{name}"),
+                login=login_of(server.credentials_folder, f"node/{name}"),
                 spool_path=folder / name / "spool",
                 now_ns=time.time_ns,
             )

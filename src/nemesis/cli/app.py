@@ -4,6 +4,7 @@ import typer
 
 from nemesis.cli.act import act
 from nemesis.cli.activate import activate
+from nemesis.cli.agent import agent
 from nemesis.cli.approve import approve, veto
 from nemesis.cli.breaker import breaker
 from nemesis.cli.check import check
@@ -16,8 +17,10 @@ from nemesis.cli.ecc import ecc
 from nemesis.cli.events import events, telemetry
 from nemesis.cli.goodput import goodput
 from nemesis.cli.incident import incident
+from nemesis.cli.job import job
 from nemesis.cli.pause import pause, resume
 from nemesis.cli.policy import policy
+from nemesis.cli.process import process
 from nemesis.cli.producer import producer
 from nemesis.cli.protect import protect, unprotect
 from nemesis.cli.provision import credentials, provision
@@ -63,6 +66,7 @@ def _root(
 
 app.add_typer(act, name="act")
 app.command()(activate)
+app.command()(agent)
 app.command()(approve)
 app.add_typer(breaker, name="breaker")
 app.command()(check)
@@ -76,8 +80,10 @@ app.add_typer(ecc, name="ecc")
 app.command()(events)
 app.command()(goodput)
 app.command()(incident)
+app.add_typer(job, name="job")
 app.command()(pause)
 app.add_typer(policy, name="policy")
+app.command()(process)
 app.command()(producer)
 app.command()(protect)
 app.command()(provision)
@@ -85,7 +91,9 @@ app.command()(record)
 app.command()(replay)
 app.command()(report)
 app.command()(resume)
-app.command()(run)
+app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(
+    run
+)
 app.add_typer(schema, name="schema")
 app.command()(score)
 app.command()(serve)

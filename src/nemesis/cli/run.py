@@ -1,98 +1,108 @@
-"""`nemesis run`: keep processors at work."""
+"""`nemesis run`: torchrun's command line, for a job that survives the loss of a rank."""
 
-import asyncio
-import signal
-import sys
-from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nemesis.cli.cell import (
-    CellOption,
-    ContextOption,
-    CredsOption,
-    QuietOption,
-    ServerOption,
-    say_up,
-)
+from nemesis.cli.agent import NodeOption
+from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption
 from nemesis.cli.interrupts import run_until_told
 
 if TYPE_CHECKING:
     from nemesis.streams.contexts import Target
 
+JobOption = Annotated[
+    str, typer.Option("--job", help="Its name in the log; if left out, the script's and the time.")
+]
+Degree = Annotated[int, typer.Option(min=1, help="Parallel degree.")]
+
 
 def run(
-    processors: Annotated[
-        list[str] | None, typer.Argument(help="Their names; without, all of this release.")
-    ] = None,
+    arguments: Annotated[
+        list[str],
+        typer.Argument(metavar="-- TORCHRUN-ARGUMENTS", help="As they follow `torchrun`."),
+    ],
     *,
+    job: JobOption = "",
+    node: NodeOption = "",
+    tp: Degree = 1,
+    pp: Degree = 1,
+    cp: Degree = 1,
+    ep: Degree = 1,
+    submitted: Annotated[
+        bool, typer.Option("--submitted", help="Somebody told the log of the job already.")
+    ] = False,
+    come_back: Annotated[
+        bool, typer.Option("--come-back", help="Start a rank that was left out beside the job.")
+    ] = False,
+    patience: Annotated[
+        float,
+        typer.Option(min=1.0, help="Seconds to await a decision on a lost rank; then it ends."),
+    ] = 60.0,
     cell: CellOption = "local",
     server: ServerOption = "",
     context: ContextOption = "",
     credentials: CredsOption = None,
-    apart: Annotated[
-        bool, typer.Option("--apart", help="Each processor in a process of its own.")
-    ] = False,
-    copies: Annotated[int, typer.Option(min=1, max=8, help="Copies of each process.")] = 1,
-    once: Annotated[
-        bool, typer.Option("--once", help="Not supervised: the first end is the end.")
-    ] = False,
-    quiet: QuietOption = False,
 ) -> None:
-    """Run processors until Ctrl-C: read the log, conclude, write each conclusion once."""
+    """Train as `torchrun` would, and go on without a rank that is lost (changes the cluster).
+
+    `nemesis run -- --nproc-per-node 4 train.py --lr 1e-3`: the same options, the same environment
+    for the script. Starts the agent of this node and the ranks, tells the log of the job, shows
+    what the ranks print. Where no cell runs and no server is named, the job trains alone.
+    Exit status: 0 the job has come to its end; 1 it has not; 2 usage; 3 no node, no server; 4 an
+    agent of this node runs already.
+    """
     import logging
 
-    from nemesis.processors.catalogue import CATALOGUE
-    from nemesis.streams.contexts import find
-    from nemesis.streams.copy import check_names
+    from nemesis.actors.agent.arguments import asked_of
+    from nemesis.actors.agent.job import Job, run_job
+    from nemesis.cli.agent import name_of_node, say
+    from nemesis.streams.server import state_folder
 
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-    names = processors or sorted(CATALOGUE)
-    check_names(names, CATALOGUE)
-    target = find(
-        server=server or None,
-        context=context or None,
-        cell=cell,
-        credentials_folder=credentials,
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    asked = asked_of(arguments)
+    target = _target(cell, server, context, credentials, must=submitted)
+    wanted = Job(
+        asked=asked,
+        name=job,
+        node=name_of_node(node),
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        ep=ep,
+        is_submitted=submitted,
+        comes_back=come_back,
+        patience_s=patience,
+        agents_folder=state_folder(cell) / "agents",
     )
 
-    async def tell() -> None:
-        if not quiet:
-            await say_up(target, f"processor/{names[0]}", cell, server, context)
+    ends: list[bool] = []
 
-    if once:
-        run_until_told(_copy(names, target, cell, tell))
-        return
-    command = [sys.executable, "-m", "nemesis.cli", "run", "--once", "--quiet", "--cell", cell]
-    command += ["--server", server] if server else []
-    command += ["--context", context] if context else []
-    command += ["--credentials", str(credentials)] if credentials else []
-    groups = [[name] for name in names] if apart else [list(names)]
-    commands = {
-        f"{'+'.join(group)} {number}": [*command, *group]
-        for group in groups
-        for number in range(copies)
-    }
-    run_until_told(_supervise(commands, tell))
+    async def work() -> None:
+        ends.append(await run_job(wanted, target, say))
+
+    run_until_told(work())
+    if not all(ends):
+        raise typer.Exit(1)
 
 
-async def _copy(
-    names: list[str], target: "Target", cell: str, tell: Callable[[], Awaitable[None]]
-) -> signal.Signals | None:
-    from nemesis.cli.models import catalogue
-    from nemesis.streams.copy import run_copy
-    from nemesis.streams.server import state_folder
-    from nemesis.streams.status import copies_folder
+def _target(
+    cell: str, server: str, context: str, credentials: Path | None, *, must: bool
+) -> "Target | None":
+    """Where NEMESIS is; None where nobody said that it is anywhere, and no cell runs here."""
+    from nemesis.cli.agent import say
+    from nemesis.streams.contexts import NoCellError, find
 
-    await tell()
-    folder = copies_folder(state_folder(cell))
-    return await run_copy(names, catalogue(), connect=target.connect, folder=folder)
-
-
-async def _supervise(commands: dict[str, list[str]], tell: Callable[[], Awaitable[None]]) -> None:
-    from nemesis.streams.supervisor import Supervisor
-
-    await tell()
-    async with Supervisor(commands):
-        await asyncio.Event().wait()
+    try:
+        return find(
+            server=server or None,
+            context=context or None,
+            cell=cell,
+            credentials_folder=credentials,
+        )
+    except NoCellError:
+        if must:
+            raise
+        say(f"no cell {cell} runs here, the job trains alone")
+        return None

@@ -1,16 +1,19 @@
 """A real job loses a rank and goes on: real processes, a real server, decisions from the log."""
 
 import asyncio
+import multiprocessing
 import os
 import subprocess
 import time
 from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGSTOP
 from typing import Any
 
 import pytest
 
 from nemesis.actors.agent.agent import Agent
 from nemesis.actors.agent.launch import Launch
+from nemesis.actors.agent.roster import Roster
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.observed import ProcessExited
 from nemesis.schemas.plans import Plan
@@ -152,29 +155,36 @@ def test_a_node_that_is_lost_with_its_agent_and_the_store_costs_one_epoch_and_no
     assert (hold.dead_ranks, recovery.epoch, recovery.removed_ranks) == ((), 1, (0, 1))
 
 
+def _agent(folder: Path, steps: int) -> Agent:
+    """Of one node with three ranks, without a log."""
+    launch = Launch(
+        node="n000",
+        job="llama",
+        ranks=(0, 1, 2),
+        world=3,
+        command=(torch_python(), "-m", "tests.training.loop"),
+        environment={
+            "OUT": str(folder),
+            "STEPS": str(steps),
+            "PYTHONPATH": os.pathsep.join(["src", "."]),
+        },
+    )
+    return Agent(launch, folder / "n000", boot_id="b", python=torch_python())
+
+
+def _plan(epoch: int, members: str, **fields: Any) -> Plan:
+    return Plan(job="llama", epoch=epoch, kind="membership", members=members, **fields)
+
+
 @pytest.mark.timeout(300)
 def test_who_is_to_leave_at_a_boundary_leaves_and_nobody_loses_a_step(tmp_path: Path) -> None:
     async def run() -> Agent:
-        launch = Launch(
-            node="n000",
-            job="llama",
-            ranks=(0, 1, 2),
-            world=3,
-            command=(torch_python(), "-m", "tests.training.loop"),
-            environment={
-                "OUT": str(tmp_path),
-                "STEPS": "200",
-                "PYTHONPATH": os.pathsep.join(["src", "."]),
-            },
-        )
-        agent = Agent(launch, tmp_path / "n000", boot_id="b", python=torch_python())
+        agent = _agent(tmp_path, 200)
         try:
             async with background(agent.run()):
                 while len(_lines(tmp_path, 0)) < FATAL_STEP:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-                plan = Plan(
-                    job="llama", epoch=1, kind="membership", members="0,2", at_boundary=True
-                )
+                plan = _plan(1, "0,2", at_boundary=True)
                 assert agent.follow(plan, time.time_ns()).outcome == "accepted"
                 assert agent.follow(plan, time.time_ns()).outcome == "repeated"
                 while agent.is_busy:  # noqa: ASYNC110
@@ -195,6 +205,80 @@ def test_who_is_to_leave_at_a_boundary_leaves_and_nobody_loses_a_step(tmp_path: 
     assert [sums for *_, sums in told[1]] == [sums for *_, sums in told[0][:left_at]]
     exited = [each for each in agent.carried(0) if isinstance(each, ProcessExited)]
     assert exited == []
+
+
+@pytest.mark.timeout(300)
+def test_the_next_life_of_an_agent_finds_its_ranks_and_what_befell_them_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async def first() -> None:
+        agent = _agent(tmp_path, 10_000)
+        async with background(agent.run()):
+            while len(_lines(tmp_path, 0)) < FATAL_STEP:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    async def second(pids: dict[int, int]) -> None:
+        agent = _agent(tmp_path, 10_000)
+        try:
+            async with background(agent.run()):
+                while not agent.ranks:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                assert {n: rank.pid for n, rank in agent.ranks.items()} == {0: pids[0], 2: pids[2]}
+                [exited] = [e for e in agent.carried(0) if isinstance(e, ProcessExited)]
+                assert (exited.rank, exited.pid) == (1, pids[1])
+                before = len(_lines(tmp_path, 0))
+                assert agent.follow(_plan(1, "0,2"), time.time_ns()).outcome == "accepted"
+                while len(_lines(tmp_path, 0)) < before + 10:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                stale = agent.follow(_plan(0, "0-2"), time.time_ns())
+                assert (stale.outcome, stale.epoch) == ("stale", 1)
+                rival = agent.follow(_plan(1, "0"), time.time_ns())
+                assert (rival.outcome, rival.epoch) == ("refused", 1)
+        finally:
+            agent.end()
+
+    life = multiprocessing.get_context("fork").Process(target=lambda: asyncio.run(first()))
+    life.start()
+    life.join(OVER_S)
+    assert life.exitcode == 0
+    lives = Roster(tmp_path / "n000" / "ranks.json").lives
+    pids = {life.rank: life.pid for life in lives}
+    while len(_lines(tmp_path, 2)) < 2 * FATAL_STEP:
+        time.sleep(0.01)
+    os.kill(pids[1], SIGKILL)
+    while any(life.is_there for life in lives if life.rank == 1):
+        time.sleep(0.01)
+    asyncio.run(asyncio.wait_for(second(pids), OVER_S))
+    steps = [int(line.split()[0]) for line in _lines(tmp_path, 0)]
+    assert steps == list(range(1, len(steps) + 1))
+
+
+@pytest.mark.timeout(300)
+def test_a_rank_that_was_left_out_while_it_was_stopped_leaves_when_it_runs_again(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        agent = _agent(tmp_path, 10_000)
+        try:
+            async with background(agent.run()):
+                while len(_lines(tmp_path, 0)) < FATAL_STEP:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                rank = agent.ranks[1]
+                os.kill(rank.pid, SIGSTOP)
+                agent.follow(_plan(1, "0,2"), time.time_ns())
+                before = len(_lines(tmp_path, 0))
+                while len(_lines(tmp_path, 0)) < before + 10:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                os.kill(rank.pid, SIGCONT)
+                while rank.is_alive:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                assert (rank.stage, rank.returncode) == ("left", 0)
+        finally:
+            agent.end()
+
+    asyncio.run(asyncio.wait_for(run(), OVER_S))
+    told = [line.split() for rank in (0, 1, 2) for line in _lines(tmp_path, rank)]
+    assert len({step for step, *_ in told}) == len({(step, sums) for step, *_, sums in told})
 
 
 def _lines(folder: Path, rank: int) -> list[str]:

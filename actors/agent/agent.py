@@ -18,7 +18,8 @@ from typing import Final
 import msgspec
 
 from nemesis.actors.agent.launch import Launch, environment_of
-from nemesis.actors.agent.ranks import Rank, started
+from nemesis.actors.agent.ranks import UNKNOWN_CODE, Rank, started
+from nemesis.actors.agent.roster import Life, Roster
 from nemesis.actors.agent.store import StoreBeside, open_store
 from nemesis.actors.agent.watch import Watch
 from nemesis.actors.following import Accepted, Deed, answer_to, deeds, judge
@@ -86,6 +87,8 @@ class Agent:
         self._reported: tuple[RankState, ...] = ()
         self.on_news: Callable[[], None] = lambda: None
         """Called when there is something to be carried away."""
+        self._roster: Final = Roster(folder / "ranks.json")
+        self._was_started: Final = (folder / "ranks.json").exists()
         self._plan_path: Final = folder / "plan.json"
         self._accepted: Accepted | None = None
         if self._plan_path.exists():
@@ -117,10 +120,31 @@ class Agent:
         socket_path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._serve, str(socket_path))
         async with server:
-            if self._accepted is None and self._launch.command:
+            for life in self._roster.lives:
+                self._take_up(life)
+            if self._accepted is not None:
+                self._carry_out(self._accepted.plan)
+            elif self._launch.command and not self._was_started:
                 for number in self._launch.ranks:
-                    self._start(number, 0, self._first())
+                    self._start(number, 0, self._last_told())
             await self._watch.run()
+
+    def _last_told(self) -> Told:
+        if self._accepted is not None:
+            return self._told(self._accepted.plan)
+        return self._first()
+
+    def _take_up(self, life: Life) -> None:
+        """A rank that an earlier life of the agent started: it runs on, or ended meanwhile."""
+        with suppress(ProcessLookupError):
+            if life.is_there:
+                rank = Rank(life.rank, life.pid, life.epoch, self._on_end)
+                self.ranks[life.rank] = rank
+                if not life.is_beside:
+                    rank.tell(self._last_told())
+                return
+        life.end_children()
+        self._tell_end(life.rank, life.pid, life.epoch, UNKNOWN_CODE)
 
     @property
     def plan(self) -> Plan | None:
@@ -258,6 +282,7 @@ class Agent:
         if told is not None:
             rank.tell(told)
         self.ranks[number] = rank
+        self._roster.begin(Life(rank=number, pid=child.pid, epoch=epoch, is_beside=told is None))
 
     def _bring_back(self, plan: Plan) -> None:
         """Start ranks anew that are no members any more, beside the job."""
@@ -278,28 +303,35 @@ class Agent:
         if ended == "failed":
             rank.stage = "fenced"
         if ended != "left":
-            self._observations.append(
-                exit_of(
-                    self._origin,
-                    now_ns,
-                    job=self._launch.job,
-                    rank=rank.number,
-                    pid=rank.pid,
-                    returncode=rank.returncode or 0,
-                    fenced=True,
-                    epoch=rank.epoch,
-                )
-            )
+            self._tell_end(rank.number, rank.pid, rank.epoch, rank.returncode or 0)
+        self._roster.end(rank.number, rank.pid)
         if self._accepted is not None:
             self._bring_back(self._accepted.plan)
         self.report_changes(now_ns)
         self.on_news()
+
+    def _tell_end(self, number: int, pid: int, epoch: int, returncode: int) -> None:
+        exited = exit_of(
+            self._origin,
+            time.time_ns(),
+            job=self._launch.job,
+            rank=number,
+            pid=pid,
+            returncode=returncode,
+            fenced=True,
+            epoch=epoch,
+        )
+        self._observations.append(exited)
+        self._roster.end(number, pid)
 
     def _carry_out(self, plan: Plan) -> None:
         told = self._told(plan)
         here: list[Rank] = list(self.ranks.values())
         for deed in deeds(plan, self.node, here, self._launch.ranks):
             self._do(deed, plan, told)
+        for rank in self.ranks.values():
+            if rank.is_alive and rank.stage == "starting" and rank.is_told:
+                rank.tell(told)  # it has not said yet that it hears, and must not miss this
         self._bring_back(plan)
 
     def _first(self) -> Told:

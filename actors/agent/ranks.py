@@ -75,7 +75,12 @@ class Rank:
     @property
     def is_ready(self) -> bool:
         """Whether it has loaded, and waits for a membership of which it is told."""
-        return self._waits and self.is_alive and not self._told
+        return self._waits and self.is_alive and not self.is_told
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it is, or was, to be a member of anything."""
+        return bool(self._told)
 
     @property
     def is_standing(self) -> bool:

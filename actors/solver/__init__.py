@@ -1,0 +1,1 @@
+"""Advisors that solve what processors ask, and decide nothing."""

@@ -125,8 +125,10 @@ class Publisher:
             self._spool_up(self._queue.popleft())
 
     def _spool_up(self, message: Message) -> None:
+        before = self._spool.evicted_count
         if not self._spool.append(message):
             self.dropped_count += 1
+        self.dropped_count += self._spool.evicted_count - before
 
     async def _deliver(self) -> None:
         while True:

@@ -1,7 +1,9 @@
 """What could not be delivered yet, in a file, in order, up to a limit.
 
 A frame is two lengths, the subject and the payload. A frame that was cut off by a crash ends the
-spool. What was delivered and not yet removed is delivered again: readers drop repetitions.
+spool. What was delivered and not yet removed is delivered again: readers drop repetitions. Where
+there is no room left the oldest telemetry makes some; a kind of fact that is kept for ever, a line
+of the kernel or the end of a rank, never gives way.
 """
 
 import errno
@@ -12,10 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from nemesis.schemas.errors import NemesisError
+from nemesis.schemas.registry import TELEMETRY
 from nemesis.streams.batch import Message
 
 _LENGTHS: Final = struct.Struct("<II")
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+# at least so much of the limit at once: the file is written anew for it
+_ROOM_SHARE: Final = 8
+_KEPT: Final = frozenset(token for token, kind in TELEMETRY.items() if kind.kept_for_ever)
 
 
 class SpoolError(NemesisError):
@@ -34,9 +40,13 @@ class Spool:
         except OSError as error:
             raise SpoolError(f"cannot open the spool {path}: {error.strerror}") from error
         self._path: Final = path
-        self._file: Final = os.fdopen(descriptor, "r+b", buffering=0)
+        self._file = os.fdopen(descriptor, "r+b", buffering=0)
         self._read_at = 0
         self._end = self._whole_bytes()
+        self._on_way_count = 0
+        """How many of the first were handed out by `head`."""
+        self.evicted_count = 0
+        """Messages that made room for later ones."""
         self.count = sum(1 for _ in self._frames(0))
         """Messages that wait."""
 
@@ -51,9 +61,11 @@ class Spool:
         """
         subject = message.subject.encode()
         frame = _LENGTHS.pack(len(subject), len(message.payload)) + subject + message.payload
-        if self._end + len(frame) > self.limit_bytes:
-            return False
         try:
+            if self._end + len(frame) > self.limit_bytes:
+                self._make_room(len(frame))
+            if self._end + len(frame) > self.limit_bytes:
+                return False
             if os.pwrite(self._file.fileno(), frame, self._end) < len(frame):
                 return False  # what was written of it is overwritten by the next
         except OSError as error:
@@ -71,10 +83,12 @@ class Spool:
             messages.append(message)
             if len(messages) == count:
                 break
+        self._on_way_count = len(messages)
         return messages
 
     def drop(self, count: int) -> None:
         """Remove the first `count` messages."""
+        self._on_way_count = 0
         for end, _ in self._frames(self._read_at):
             if count == 0:
                 break
@@ -95,6 +109,33 @@ class Spool:
     def close(self) -> None:
         """Leave the file to the next life of this producer."""
         self._file.close()
+
+    def _make_room(self, size_bytes: int) -> None:
+        """Write the file anew without what was delivered and the oldest of what may give way.
+
+        Raises:
+            OSError: the disk takes no second file; this one is as it was.
+        """
+        wanted = max(size_bytes, self.limit_bytes // _ROOM_SHARE)
+        freed, evicted, at, end = self._read_at, 0, self._read_at, 0
+        fresh = self._path.with_name(f".{self._path.name}.new")
+        with fresh.open("w+b", buffering=0) as file:
+            for number, (frame_end, message) in enumerate(self._frames(self._read_at)):
+                size = frame_end - at
+                kept = message.subject.rpartition(".")[2] in _KEPT
+                if freed < wanted and not kept and number >= self._on_way_count:
+                    freed += size
+                    evicted += 1
+                else:
+                    file.write(os.pread(self._file.fileno(), size, at))
+                    end += size
+                at = frame_end
+        fresh.replace(self._path)
+        self._file.close()
+        self._file = self._path.open("r+b", buffering=0)
+        self._read_at, self._end = 0, end
+        self.count -= evicted
+        self.evicted_count += evicted
 
     def _whole_bytes(self) -> int:
         self._end = self._file.seek(0, os.SEEK_END)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemesis.schemas.facts import Record, decode_observation
@@ -273,14 +273,63 @@ def test_a_spool_gives_back_what_it_took_also_after_a_crash_in_mid_write(
     again.close()
 
 
-def test_a_full_spool_refuses_and_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "spool", 100)
-    assert spool.append(Message(subject="a", payload=b"x" * 80))
-    assert not spool.append(Message(subject="a", payload=b"x" * 80))
+def test_a_spool_full_of_kernel_lines_refuses_and_a_folder_that_cannot_be_is_named(
+    tmp_path: Path,
+) -> None:
+    spool = Spool(tmp_path / "spool", 120)
+    assert spool.append(framed("kernel", 1, 60))
+    assert not spool.append(framed("kernel", 2, 60))
     assert len(spool) == 1
     spool.close()
     with pytest.raises(SpoolError, match="cannot open the spool"):
         Spool(tmp_path / "spool" / "below", 100)
+
+
+KINDS = ("sample", "kernel", "device_state", "process")
+
+
+def framed(kind: str, number: int, size: int) -> Message:
+    payload = number.to_bytes(4, "little") + b"x" * size
+    return Message(subject=f"nemesis.telemetry.n001.{kind}", payload=payload)
+
+
+@settings(max_examples=12)
+@given(
+    st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 60)), min_size=20, max_size=60),
+    st.integers(1, 5),
+    st.integers(1, 5),
+)
+def test_the_oldest_telemetry_makes_room_and_no_line_of_a_kernel_does(
+    tmp_path_factory: pytest.TempPathFactory,
+    offered: list[tuple[str, int]],
+    delivered: int,
+    on_way: int,
+) -> None:
+    spool = Spool(tmp_path_factory.mktemp("s") / "spool", 1000)
+    kept: list[Message] = []
+    held: list[Message] = []
+    for number, (kind, size) in enumerate(offered):
+        message = framed(kind, number, size)
+        if number == 6:  # some were delivered, and some are on their way
+            spool.head(delivered)
+            spool.drop(delivered)
+            kept = kept[delivered:]
+            held = spool.head(on_way)
+        if spool.append(message):
+            kept.append(message)
+    left = spool.head(100)
+    assert left[: len(held)] == held
+    assert [each for each in kept if each in left] == left  # in order
+    lost = [each for each in kept if each not in left]
+    assert len(lost) == spool.evicted_count
+    assert not {each.subject.rpartition(".")[2] for each in lost} & {"kernel", "process"}
+    newest_lost = max((kept.index(each) for each in lost), default=0)
+    older = kept[len(held) : newest_lost]
+    assert all(e in lost or e.subject.rpartition(".")[2] in ("kernel", "process") for e in older)
+    spool.close()
+    again = Spool(spool._path, 1000)
+    assert again.head(100)[-len(left) :] == left  # before them, what was delivered
+    again.close()
 
 
 @pytest.mark.parametrize("taken_bytes", [7, -1])

@@ -81,8 +81,13 @@ class Slowness(msgspec.Struct):
     nodes: dict[str, NodeSlowness] = {}
 
     def take(self, fact: Fact) -> None:
-        """One sample of a node whose job has slow ranks."""
+        """One sample of a node whose job has slow ranks.
+
+        An agent's own sample has steps and no devices: it says nothing about them either way.
+        """
         data = fact.data
+        if not (data.gpu_count or data.host):
+            return
         node = self.nodes.get(fact.key)
         if node is None or node.job != data.job:
             node = self.nodes[fact.key] = NodeSlowness(job=data.job)

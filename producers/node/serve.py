@@ -136,7 +136,9 @@ class Producer:
                 token = BY_STRUCT[type(fact)].token
                 subject = telemetry_subject(fact.node, token)
                 message = Message(subject=subject, payload=encode_observation(fact))
+                before = self._early.evicted_count
                 self._dropped_count += not self._early.append(message)
+                self._dropped_count += self._early.evicted_count - before
 
     async def _carry(self) -> None:
         log = await self._reached()

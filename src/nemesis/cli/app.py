@@ -16,6 +16,7 @@ from nemesis.cli.demo import demo
 from nemesis.cli.ecc import ecc
 from nemesis.cli.events import events, telemetry
 from nemesis.cli.goodput import goodput
+from nemesis.cli.host import host
 from nemesis.cli.incident import incident
 from nemesis.cli.job import job
 from nemesis.cli.pause import pause, resume
@@ -79,6 +80,7 @@ app.command()(demo)
 app.add_typer(ecc, name="ecc")
 app.command()(events)
 app.command()(goodput)
+app.add_typer(host, name="host")
 app.command()(incident)
 app.add_typer(job, name="job")
 app.command()(pause)

@@ -6,6 +6,7 @@ simulated.
 
     --honest MODEL        of the honest mix: what is shipped
     --seeds MODEL ...     of the seed mix, by seeds of training; the first is kept for the bench
+    --first N             which training the first of --seeds is
     --gru FOLDER          a run of `nemesis ecc train --network gru` on the honest mix
     --lives N --quiet N   drawn in each split
     --splits NAME ...     these alone
@@ -40,7 +41,11 @@ def kept(mix: Mix) -> list[Judgement]:
 
 
 def judged(model: Path, mix: Mix, options: argparse.Namespace, number: int) -> None:
-    """Judge a model and keep what is found, without what only plots need."""
+    """Judge a model and keep what is found, without what only plots need.
+
+    Baselines are judged beside the first training alone: they would be the same beside the others.
+    What rounding costs is known where the run with its floats is there, and kept where it was.
+    """
     asked = Asked(
         mix=mix,
         each=options.lives,
@@ -48,12 +53,17 @@ def judged(model: Path, mix: Mix, options: argparse.Namespace, number: int) -> N
         seed=SEED,
         gru=options.gru if mix == "honest" else None,
         splits=tuple(options.splits),
+        alone=mix == "seed" and number > 1,
     )
     found = judge(named(model), asked, told=lambda line: print(line, file=sys.stderr))
     figures = tuple(replace(each, curve=(), reliability=()) for each in found.evaluation.figures)
     trimmed = replace(found, hours=None, evaluation=replace(found.evaluation, figures=figures))
-    raw = msgspec.json.format(msgspec.json.encode(trimmed), indent=1)
-    (KEPT / f"{mix}-{number}.json").write_bytes(raw + b"\n")
+    path = KEPT / f"{mix}-{number}.json"
+    if path.exists() and trimmed.rounding is None:
+        before = msgspec.json.decode(path.read_bytes(), type=Judgement)
+        if before.model_sha256 == trimmed.model_sha256:
+            trimmed = replace(trimmed, rounding=before.rounding)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(trimmed), indent=1) + b"\n")
 
 
 def tables() -> Iterator[str]:
@@ -119,9 +129,10 @@ def _honest(found: Judgement) -> Iterator[str]:
     costs = evaluation.costs
     yield (
         f"False alarms and node-hours are those of alarms by cost: from a chance of "
-        f"{costs.worth_ppm / 1e4:.1f} % within two hours on, at {costs.missed:g} node-hours for a "
-        f"failure that was missed, {costs.foreseen:g} for one that was foreseen and "
-        f"{costs.needless:g} for a needless shrink (all assumed), 16,384 GPUs in one job."
+        f"{costs.worth_ppm / 1e4:.1f} % within two hours on, told at {costs.told_ppm / 1e4:g} %, "
+        f"at {costs.missed:.3g} node-hours for a failure that was missed, {costs.foreseen:.3g} for "
+        f"one that was foreseen and {costs.needless:.3g} for a needless move (all assumed), 16,384 "
+        f"GPUs in one job."
     )
     yield ""
     yield from _tiers(evaluation)
@@ -185,6 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--honest", type=Path)
     parser.add_argument("--seeds", type=Path, nargs="*", default=[])
+    parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--gru", type=Path)
     parser.add_argument("--lives", type=int, default=40)
     parser.add_argument("--quiet", type=int, default=400)
@@ -194,9 +206,9 @@ def main() -> None:
     KEPT.mkdir(exist_ok=True)
     if options.honest:
         judged(options.honest, "honest", options, 1)
-    for number, model in enumerate(options.seeds, 1):
+    for number, model in enumerate(options.seeds, options.first):
         judged(model, "seed", options, number)
-    if options.seeds:
+    if options.seeds and options.first == 1:
         shutil.copyfile(options.seeds[0], SEED_MODEL)
     text = "\n".join(tables()).strip()
     print(text)

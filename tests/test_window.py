@@ -45,8 +45,11 @@ def restored(state: bytes, records: Sequence[Record], files: dict[str, bytes]) -
     return own
 
 
-def eventful(seed: int, cells: int = CELLS, model: str = NAME) -> Nodes:
-    """Nodes that miss polls, repeat them, count errors, reset, change parts and their number."""
+def eventful(seed: int, cells: int = CELLS, model: str = NAME, often: float = 1.0) -> Nodes:
+    """Nodes that miss polls, repeat them, count errors, reset, change parts and their number.
+
+    `often`: how often parts and jobs change and counters begin anew.
+    """
     dice = random.Random(seed)
     log = watched("n1", "n2", "n3", model=model)
     counts = {node: 0 for node in ("n1", "n2", "n3")}
@@ -55,12 +58,12 @@ def eventful(seed: int, cells: int = CELLS, model: str = NAME) -> Nodes:
         for node in ("n1", "n2", "n3"):
             counts[node] += dice.choice((0, 0, 0, 0, 1, 40))
             happened = dice.random()
-            if happened < 0.01:
+            if happened < 0.01 * often:
                 counts[node] = 0
-            elif happened < 0.015:
+            elif happened < 0.015 * often:
                 sizes[node] = dice.choice((1, 2, 3))
                 log.inventory(node, *(f"{node}-{dice.random()}" for _ in range(sizes[node])))
-            elif happened < 0.02:
+            elif happened < 0.02 * often:
                 log.submit(f"job{dice.randrange(3)}", node, 2)
             if happened < 0.9:
                 row = {

@@ -4,7 +4,8 @@ Why: a score crosses a threshold many times before anything happens, and each cr
 decision. How: each band is a latch of its own on the head that it is measured on; it is set at its
 threshold and reset below half of it; the gravest latch that is set is the band. What is only for
 the record has several: nobody acts on them but who has counted the costs, from a chance of a few
-per cent on (`Policy.worth_ppm`), and each says anew how likely it is.
+per cent on (`Policy.worth_ppm`), and each says anew how likely it is. They hold until the lowest of
+them is reset, so a chance that swings between them is told of once at each and not at each swing.
 """
 
 from collections.abc import Sequence
@@ -44,9 +45,11 @@ BANDS: Final = (
 """The gravest last."""
 _HEADS: Final = [each.head for each in BANDS]
 _UP_PPM: Final = np.array([[each.at_ppm] for each in BANDS], np.int64)
-_DOWN_PPM: Final = _UP_PPM // 2
 LEAST_PPM: Final = min(each.at_ppm for each in BANDS)
 """Whose longest horizon has less than this, and no latch, changes nothing."""
+_DOWN_PPM: Final = np.array(
+    [[(LEAST_PPM if each.name == "record" else each.at_ppm) // 2] for each in BANDS], np.int64
+)
 
 
 def latched(latches: Flags, chances_ppm: Ints, heard: Flags) -> Flags:

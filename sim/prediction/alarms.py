@@ -5,13 +5,15 @@ processor's bands do. A failure is foreseen by an alarm that is up when it comes
 three hours before; an alarm is needless if no failure follows within the horizon of its head.
 """
 
-from math import exp, lgamma, log
+from math import ceil, exp, lgamma, log
 from typing import Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from nemesis.processors.ecc_model.bands import BANDS
+from nemesis.schemas.policy import Policy
 from nemesis.sim.prediction.labels import EDGES
 from nemesis.sim.prediction.scored import EVERY_STEPS, Scored
 from nemesis.sim.telemetry.draws import Ints
@@ -22,26 +24,36 @@ DAYS_A_STEP: Final = EVERY_STEPS * 5 / 86_400
 """GPU-days that a judged step stands for."""
 GPUS_COUNT: Final = 16_384
 MONTH_DAYS: Final = 30
+COST_HEAD: Final = 2
+"""Two hours, which costs are counted on."""
+
+
+NODES_COUNT: Final = GPUS_COUNT // 8
+_HOUR_NS: Final = 3_600_000_000_000
+_POLICY: Final = Policy()
 
 
 class Costs(msgspec.Struct, kw_only=True, frozen=True):
-    """What a failure and a shrink cost a job of GPUS_COUNT GPUs, in node-hours (all assumed).
+    """What a failure and a move cost a job of GPUS_COUNT GPUs, in node-hours (all assumed).
 
-    2,048 nodes that stand for a minute are 34 node-hours.
+    By default what the policy says of one: 102, 2.8 and 6.8.
     """
 
-    missed: float = 102.0
-    """The job stands for three minutes: noticing, restarting, steps that are lost."""
-    foreseen: float = 3.0
-    """It stands for five seconds, at a step's end."""
-    needless: float = 7.0
-    """The same, and the node is tested for four hours."""
+    missed: float = NODES_COUNT * _POLICY.forecast_missed_ns / _HOUR_NS
+    foreseen: float = NODES_COUNT * _POLICY.forecast_foreseen_ns / _HOUR_NS
+    needless: float = foreseen + _POLICY.forecast_test_ns / _HOUR_NS
 
     @property
     def worth_ppm(self) -> int:
-        """The chance of a failure from which on a shrink is expected to save something."""
+        """The chance of a failure from which on a move is expected to save something."""
         gain = self.missed - self.foreseen
-        return round(1e6 * self.needless / (gain + self.needless))
+        return ceil(1e6 * self.needless / (gain + self.needless))
+
+    @property
+    def told_ppm(self) -> int:
+        """The lowest chance above it that the processor tells of within two hours."""
+        levels = [each.at_ppm for each in BANDS if each.head == COST_HEAD]
+        return min((each for each in levels if each >= self.worth_ppm), default=self.worth_ppm)
 
 
 class Alarms(msgspec.Struct, kw_only=True):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nemesis.processors.ecc_model.model import HORIZONS_S, Model
-from nemesis.sim.prediction.alarms import Alarms, Costs, alarms
+from nemesis.sim.prediction.alarms import COST_HEAD, Alarms, Costs, alarms
 from nemesis.sim.prediction.boosted import NoBoostingError, boosted
 from nemesis.sim.prediction.figures import (
     RESAMPLES,
@@ -149,17 +149,21 @@ def evaluate(
     others: Mapping[str, Ranker] | None = None,
     costs: Costs | None = None,
     splits: Sequence[str] = (),
+    alone: bool = False,
     told: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
     """Draw splits with this seed, and judge the model, the baselines and `others` on them.
 
     `others` rank steps and are fitted to the calibration split; `splits`: of those that the mix is
-    judged by, these; none: all.
+    judged by, these; none: all. `alone`: without baselines, of which another judgement tells.
     """
     costs = costs or Costs()
-    told("fitting the baselines")
     calibration = drawing.set("calibration", precursors)
-    scorers, absent = _scorers(model, precursors, drawing, calibration, others or {})
+    scorers: dict[str, Scorer] = {MODEL: of_model(model)}
+    absent: list[Absent] = []
+    if not alone:
+        told("fitting the baselines")
+        scorers, absent = _scorers(model, precursors, drawing, calibration, others or {})
     cuts = {name: _cuts(scorer(calibration), costs) for name, scorer in scorers.items()}
     figures: list[Figure] = []
     count, days = 0, 0.0
@@ -210,7 +214,7 @@ def of_log(model: Model, data: DataSet, costs: Costs) -> Evaluation:
 
 
 def _tiers(costs: Costs) -> list[tuple[str, int, int]]:
-    return [("act", *ACT), ("watch", *WATCH), ("by cost", HEAD, costs.worth_ppm)]
+    return [("act", *ACT), ("watch", *WATCH), ("by cost", COST_HEAD, costs.told_ppm)]
 
 
 def _scorers(

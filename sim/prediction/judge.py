@@ -28,6 +28,8 @@ from nemesis.sim.prediction.recurrent import recurrent
 from nemesis.sim.prediction.scored import EVERY_STEPS, scored
 from nemesis.sim.prediction.splits import DataSet, draw_set
 
+LEARNT_COUNT: Final = 60
+"""Lives of every kind that baselines learn from where a model does not say its own."""
 SHOWN_STEPS: Final = 2_160
 """Of one GPU: its last three hours."""
 
@@ -53,12 +55,15 @@ class Asked(msgspec.Struct, kw_only=True, frozen=True):
     each: int
     quiet: int
     seed: int
-    learnt: int = 60
+    learnt: int = 0
+    """Lives of every kind that baselines learn from; 0: as many as the model did."""
     gru: Path | None = None
     log: Path | None = None
     ledger: Path | None = None
     costs: Costs = Costs()
     splits: tuple[str, ...] = ()
+    alone: bool = False
+    """Without baselines and probes, which another judgement of the same lives has."""
 
 
 class Hours(msgspec.Struct, kw_only=True, frozen=True):
@@ -84,6 +89,12 @@ class Judgement(msgspec.Struct, kw_only=True, frozen=True):
     rounding: Rounding | None = None
     """None: the run with its floats is not beside the model, or torch is not installed."""
     hours: Hours | None = None
+
+
+class _Card(msgspec.Struct):
+    """Of a model, as `train.Card` writes it."""
+
+    each_count: int
 
 
 class Point(msgspec.Struct, kw_only=True, frozen=True):
@@ -135,7 +146,11 @@ def judge(of: Named, asked: Asked, *, told: Callable[[str], None]) -> Judgement:
         )
     precursors = load_precursors()
     drawing = Drawing(
-        mix=asked.mix, each=asked.each, quiet=asked.quiet, seed=asked.seed, learnt=asked.learnt
+        mix=asked.mix,
+        each=asked.each,
+        quiet=asked.quiet,
+        seed=asked.seed,
+        learnt=asked.learnt or _learnt(of.model),
     )
     others = {} if asked.gru is None else {"gru": recurrent(asked.gru).ranks}
     found = evaluate(
@@ -145,8 +160,11 @@ def judge(of: Named, asked: Asked, *, told: Callable[[str], None]) -> Judgement:
         others=others,
         costs=asked.costs,
         splits=asked.splits,
+        alone=asked.alone,
         told=told,
     )
+    if asked.alone:
+        return Judgement(model_sha256=of.sha256, card=of.model.card, evaluation=found)
     told("probing for leaks")
     data = drawing.set("devices", precursors)
     return Judgement(
@@ -157,6 +175,11 @@ def judge(of: Named, asked: Asked, *, told: Callable[[str], None]) -> Judgement:
         rounding=_rounding(of, drawing.set("calibration", precursors), data, told),
         hours=_hours(of.model, data),
     )
+
+
+def _learnt(model: Model) -> int:
+    """Lives of every kind that a model learnt from, by its card."""
+    return msgspec.json.decode(model.card, type=_Card).each_count if model.card else LEARNT_COUNT
 
 
 def _rounding(

@@ -11,18 +11,23 @@ from nemesis.sim.prediction.figures import Value
 from nemesis.sim.prediction.judge import Hours, Judgement
 
 _LIBRARY: Final = ("package_data", "plotly.min.js")
-_LAYOUT: Final = {
+_LAYOUT: Final[dict[str, Any]] = {
     "margin": {"l": 60, "r": 20, "t": 40, "b": 50},
     "paper_bgcolor": "rgba(0,0,0,0)",
     "plot_bgcolor": "rgba(0,0,0,0)",
     "legend": {"orientation": "h", "y": -0.25},
 }
+_COLOURS: Final = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2")
+"""Of scorers in their order, the same in every plot."""
+_SHOWN_PRECISION: Final = 0.01
+"""Recall is drawn as far as anybody is so precise: beyond it everybody lies on the axis."""
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
 th, td { border-bottom: 1px solid #bbb; padding: .2rem .7rem; text-align: right }
 th:first-child, td:first-child { text-align: left }
 .plot { height: 26rem }
+.wide { overflow-x: auto }
 """
 
 
@@ -53,7 +58,7 @@ def written(found: Judgement) -> str:
 <style>{_STYLE}</style></head><body>
 <h1>Failure model {found.model_sha256[:12]}</h1>
 <p>{escape(about)}.</p>
-{_table(evaluation.figures)}
+<div class="wide">{_table(evaluation.figures)}</div>
 {drawn}
 <script>{library}</script>
 <script>
@@ -100,22 +105,33 @@ def _precision(figures: list[Figure]) -> dict[str, Any]:
             "name": each.scorer,
             "x": [recall for recall, _ in each.curve],
             "y": [precision for _, precision in each.curve],
+            **_coloured(at),
         }
-        for each in figures
+        for at, each in enumerate(figures)
     ]
-    return _plot("Precision and recall of steps, two hours", "recall", "precision", lines)
+    points = [point for each in figures for point in each.curve]
+    reached = [recall for recall, precision in points if precision >= _SHOWN_PRECISION]
+    found = _plot("Precision and recall of steps, two hours", "recall", "precision", lines)
+    found["layout"]["xaxis"]["range"] = [0, 1.05 * max(reached, default=1.0)]
+    return found
+
+
+def _coloured(at: int) -> dict[str, Any]:
+    return {"line": {"color": _COLOURS[at % len(_COLOURS)]}}
 
 
 def _reliability(figures: list[Figure]) -> dict[str, Any]:
-    even = {"name": "as said", "x": [0, 1], "y": [0, 1], "mode": "lines", "line": {"dash": "dot"}}
+    even: dict[str, Any] = {"name": "as said", "x": [0, 1], "y": [0, 1], "mode": "lines"}
+    even["line"] = {"dash": "dot", "color": "#888"}
     lines = [
         {
             "name": each.scorer,
             "x": [said for _, said, _ in each.reliability],
             "y": [came for _, _, came in each.reliability],
             "mode": "lines+markers",
+            **_coloured(at),
         }
-        for each in figures
+        for at, each in enumerate(figures)
     ]
     title = "What came of chances of 1 % and more, two hours"
     return _plot(title, "chance", "share that failed", [even, *lines])
@@ -123,11 +139,11 @@ def _reliability(figures: list[Figure]) -> dict[str, Any]:
 
 def _leads(figures: list[Figure]) -> dict[str, Any]:
     lines = []
-    for each in figures:
+    for at, each in enumerate(figures):
         told = next(told for told in each.told if told.name == "by cost")
         if told.leads_s:
             minutes = [lead / 60 for lead in told.leads_s]
-            lines.append({"name": each.scorer, "x": minutes, "y": LEAD_SHARES})
+            lines.append({"name": each.scorer, "x": minutes, "y": LEAD_SHARES, **_coloured(at)})
     title = "Lead time of foreseen failures, alarms by cost"
     return _plot(title, "minutes before the failure", "share with at most so much", lines)
 
@@ -147,8 +163,9 @@ def _hours(hours: Hours) -> dict[str, Any]:
     ]
     return _plot(
         f"Last three hours of {hours.gpu} ({hours.kind})",
-        "minutes",
+        "minutes, it fails at 0",
         "chance of failing",
         [*chances, *inputs],
         yaxis2={"title": {"text": "input, as a code"}, "overlaying": "y", "side": "right"},
+        margin=_LAYOUT["margin"] | {"r": 70},
     )

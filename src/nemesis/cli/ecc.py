@@ -141,8 +141,11 @@ def evaluate(
     quiet: Annotated[int, typer.Option(min=1, help="Lives in which nothing happens.")] = 400,
     seed: Annotated[int, typer.Option(min=2, help="Of the lives; 0 and 1 were learnt from.")] = 2,
     gru: Annotated[Path | None, typer.Option(help="Folder of `train --network gru`.")] = None,
-    missed: Annotated[float, typer.Option(help="Node-hours that a missed failure costs.")] = 102.0,
-    needless: Annotated[float, typer.Option(help="And a shrink that was not needed.")] = 7.0,
+    missed: Annotated[
+        float | None,
+        typer.Option(help="Node-hours that a missed failure costs; else the policy's."),
+    ] = None,
+    needless: Annotated[float | None, typer.Option(help="And a move that was not needed.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with plots here.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -156,6 +159,7 @@ def evaluate(
     from nemesis.sim.prediction.alarms import Costs
     from nemesis.sim.prediction.judge import Asked, judge
 
+    given = {"missed": missed, "needless": needless}
     asked = Asked(
         mix=_mix(mix),
         each=lives,
@@ -164,7 +168,7 @@ def evaluate(
         gru=gru,
         log=log,
         ledger=ledger,
-        costs=replace(Costs(), missed=missed, needless=needless),
+        costs=replace(Costs(), **{name: own for name, own in given.items() if own is not None}),
     )
     found = judge(_model(model), asked, told=lambda line: typer.echo(line, err=True))
     if html is not None:

@@ -64,8 +64,9 @@ def _rest(found: "Judgement") -> Iterator[str]:
         yield f"left out: {each.scorer}: {each.why}"
     costs = found.evaluation.costs
     yield (
-        f"costs in node-hours (assumed): missed {costs.missed:g}, foreseen {costs.foreseen:g}, "
-        f"needless {costs.needless:g}; lead times at 10, 25, 50, 75 and 90 %"
+        f"costs in node-hours (assumed): missed {costs.missed:.3g}, foreseen"
+        f" {costs.foreseen:.3g}, needless {costs.needless:.3g}; lead times at 10, 25, 50, 75 and"
+        " 90 %"
     )
     if found.leaks is not None:
         yield (

@@ -7,13 +7,16 @@ COVERED := processors replay schemas streams
 CODE := actors processors producers replay schemas sim src streams tests training views
 
 .DEFAULT_GOAL := help
-.PHONY: help sim test coverage compose-test lint lint-all format bench bench-long campaign scenarios generate clean
+.PHONY: help sim demo-train test coverage compose-test lint lint-all format bench bench-long campaign scenarios generate clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 sim: $(VENV)/.runtime ## Start a simulated cluster, break a GPU, watch the job shrink (about a minute)
 	@$(BIN)/nemesis demo
+
+demo-train: $(VENV)/.train ## Train on four real processes, kill one, watch the loss go on; the same under torchrun (torch is installed: a GB or more)
+	@$(BIN)/nemesis demo train
 
 test: $(VENV)/.dev ## Run every test, fault tests included; skipped ones are listed with their reason
 	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
@@ -80,6 +83,11 @@ $(VENV)/.created:
 $(VENV)/.runtime: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "installing NEMESIS and what it needs, about half a minute ..."
 	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.train: $(VENV)/.runtime
+	@echo "installing torch, which takes minutes ..."
+	@$(PIP) -e '.[train]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime

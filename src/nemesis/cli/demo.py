@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nemesis.cli.demo_train import train
 from nemesis.cli.interrupts import run_on_loop
 
 if TYPE_CHECKING:
@@ -22,7 +23,13 @@ class DemoMode(StrEnum):
     ACT = "act"
 
 
-def demo(
+demo = typer.Typer(invoke_without_command=True, help="Break a cluster and watch it recover.")
+demo.command()(train)
+
+
+@demo.callback()
+def simulated(
+    context: typer.Context,
     scenario: str = typer.Option(
         "gpu-off-bus", help="What breaks: a name of `--list`, or a file ending in .toml."
     ),
@@ -50,6 +57,8 @@ def demo(
     Exits with 0 when every fault was found and answered, nothing else was blamed and what the
     scenario expects of the run holds; else with 1.
     """
+    if context.invoked_subcommand:
+        return
     from nemesis.sim.faults.scenario import scenario_named, scenarios
     from nemesis.sim.topology.cluster_file import DEFAULT, load_cluster
 

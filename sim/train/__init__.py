@@ -1,0 +1,1 @@
+"""Real ranks that train and are broken on purpose: `nemesis demo train`."""

@@ -20,7 +20,8 @@ def commands_in(text: str) -> list[list[str]]:
     found: list[str] = []
     for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
         joined = block.replace("\\\n", " ")
-        found += re.findall(r"^\$ (?:.*&& )?(nemesis [^\n|&;]*)", joined, re.MULTILINE)
+        line = r"^\$ (?:.*&& )?(nemesis (?:'[^'\n]*'|[^\n|&;'])*)"
+        found += re.findall(line, joined, re.MULTILINE)
     found += re.findall(r"`(nemesis [^`]*)`", text)
     return [shlex.split(line.split(" #")[0]) for line in found]
 

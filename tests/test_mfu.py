@@ -16,6 +16,7 @@ from nemesis.processors.mfu.curves import curves, time_ns
 from nemesis.processors.mfu.fabric import MILLION, Fabric, Kind, Span
 from nemesis.processors.mfu.gpus import GPUS, clock_share
 from nemesis.processors.mfu.layout import Layout, Software
+from nemesis.processors.mfu.marginal import felt_ppm, tear_ns, weights_ns
 from nemesis.processors.mfu.shape import flops_per_token
 from nemesis.processors.mfu.spans import packed
 from nemesis.processors.mfu.step import Job, Prediction, predict
@@ -187,3 +188,19 @@ def test_the_table_of_curves_is_that_of_the_measurements() -> None:
 def test_a_power_limit_slows_the_clock_by_its_cube_root() -> None:
     assert clock_share(GPUS["H100"]) == 1.0
     assert clock_share(GPUS["H100-500W"]) ** 3 == pytest.approx(500 / 700)
+
+
+def test_weights_of_a_placement_are_nanoseconds_and_rise_with_the_taper() -> None:
+    whole = job("llama3-70b", dp=16)
+    weights = weights_ns(whole, (MILLION, 3 * MILLION, 7 * MILLION))
+    assert weights[0] == 1, "a tier that carries all costs nothing but a tie"
+    assert list(weights) == sorted(weights)
+    assert weights[2] > 1_000_000
+    assert tear_ns(whole, "tp", 2) > tear_ns(whole, "tp", 1) == 0
+    assert tear_ns(whole, "tp", 2, 3 * MILLION) > tear_ns(whole, "tp", 2)
+
+
+def test_a_ring_over_many_groups_feels_nearly_the_whole_taper() -> None:
+    assert felt_ppm(3 * MILLION, 1) == MILLION
+    assert felt_ppm(3 * MILLION, 2) == 2 * MILLION
+    assert felt_ppm(3 * MILLION, 100) == 2_980_000

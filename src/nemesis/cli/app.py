@@ -19,6 +19,7 @@ from nemesis.cli.goodput import goodput
 from nemesis.cli.host import host
 from nemesis.cli.incident import incident
 from nemesis.cli.job import job
+from nemesis.cli.mfu import mfu
 from nemesis.cli.pause import pause, resume
 from nemesis.cli.policy import policy
 from nemesis.cli.process import process
@@ -83,6 +84,7 @@ app.command()(goodput)
 app.add_typer(host, name="host")
 app.command()(incident)
 app.add_typer(job, name="job")
+app.command()(mfu)
 app.command()(pause)
 app.add_typer(policy, name="policy")
 app.command()(process)

@@ -77,9 +77,9 @@ def check(
     case = Case(
         spec=parsed.spec,
         gpu_count=gpus,
-        model=_model(model) if model else None,
-        pool=_pool(cluster, taken or []) if cluster else None,
-        settings=_settings(setting or []),
+        model=model_of(model) if model else None,
+        pool=pool_of(cluster, taken or []) if cluster else None,
+        settings=settings_of(setting or []),
     )
     checked = checked_by(case)
     if json:
@@ -89,9 +89,10 @@ def check(
     raise typer.Exit(EXIT_CODES[checked.outcome])
 
 
-def _model(name: str) -> "ModelShape":
+def model_of(name: str) -> "ModelShape":
     """A published model, or the one that a file describes."""
-    from nemesis.processors.parallelism.model import BadModelError, model_of, published_models
+    from nemesis.processors.parallelism.model import BadModelError, published_models
+    from nemesis.processors.parallelism.model import model_of as described
     from nemesis.streams.documents import read_toml
 
     known = published_models()
@@ -102,15 +103,15 @@ def _model(name: str) -> "ModelShape":
         hint = "`nemesis topology models` lists them; a file ends in .toml"
         raise BadModelError(f"no model {name[:60]!r} is known", hint=hint)
     document = read_toml(path)
-    return model_of(document, str(document.pop("name", path.stem)))
+    return described(document, str(document.pop("name", path.stem)))
 
 
-def _pool(cluster: Path, taken: list[str]) -> "Pool":
+def pool_of(cluster: Path, taken: list[str]) -> "Pool":
     from nemesis.schemas.node_ranges import parse_nodes
     from nemesis.sim.topology.cluster_file import load_cluster
-    from nemesis.sim.topology.pool import pool_of
+    from nemesis.sim.topology.pool import pool_of as seen
 
-    pool = pool_of(load_cluster(cluster))
+    pool = seen(load_cluster(cluster))
     names = parse_nodes(taken)
     strange = [name for name in names if name not in pool.nodes]
     if strange:
@@ -119,7 +120,7 @@ def _pool(cluster: Path, taken: list[str]) -> "Pool":
     return pool.without(names)
 
 
-def _settings(said: list[str]) -> "Settings":
+def settings_of(said: list[str]) -> "Settings":
     """`NAME=VALUE` pairs; commas make a list."""
     import msgspec
 

@@ -1,0 +1,73 @@
+"""Promises of `nemesis mfu`."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from nemesis.cli.app import app
+
+LLAMA = ["mfu", "TP8+PP4;gbs=256", "--model", "llama3-70b", "--gpus", "512"]
+
+
+def run(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, [*LLAMA, *words])
+    told = str(done.exception) if done.exception and done.exit_code == 1 else ""
+    return done.exit_code, done.output + told
+
+
+def test_it_prints_parts_with_bars_and_what_each_rests_on() -> None:
+    code, text = run("--gpu", "H100")
+    assert code == 0
+    assert "MFU" in text.splitlines()[1]
+    assert "products" in text
+    assert "█" in text
+    assert "scaled from h100_1n_azure" in text
+
+
+def test_json_has_integers_that_sum_to_the_step() -> None:
+    code, text = run("--gpu", "H100", "--json")
+    document = json.loads(text)
+    assert code == 0
+    assert sum(document["parts_ns"].values()) == document["step_ns"]
+    assert "best" not in document
+
+
+def test_it_says_what_a_worse_place_costs() -> None:
+    code, text = run("--gpu", "H100", "--torn", "tp=2", "--taper", "3", "--compare", "--json")
+    document = json.loads(text)
+    assert code == 0
+    assert document["lost_ns"] == document["step_ns"] - document["best"]["step_ns"] > 0
+    assert "% lost" in run("--gpu", "H100", "--torn", "tp=2", "--compare")[1]
+
+
+def test_a_cluster_file_says_gpus_and_rails() -> None:
+    code, text = run("--cluster", "superpod-h100")
+    assert code == 0
+    assert "H100" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--gpu", "H9"), "no GPU 'H9' is known; expected --gpu V100"),
+        ((), "neither --cluster nor --gpu is said"),
+        (("--gpu", "H100", "--torn", "qp=2"), "expected DIM=DOMAINS"),
+        (("--gpu", "H100", "--set", "seq"), "expected NAME=VALUE"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(words: tuple[str, ...], told: str) -> None:
+    done = CliRunner().invoke(app, [*LLAMA, *words])
+    assert done.exit_code != 0
+    assert told in str(done.exception)
+
+
+def test_a_job_that_could_never_run_is_not_predicted() -> None:
+    words = ["mfu", "TP7;gbs=8", "--model", "llama3-8b", "--gpu", "H100", "--gpus", "7"]
+    done = CliRunner().invoke(app, words)
+    assert "error S1" in str(done.exception)
+
+
+def test_a_batch_that_is_not_said_is_asked_for() -> None:
+    words = ["mfu", "TP8", "--model", "llama3-8b", "--gpu", "H100", "--gpus", "8"]
+    assert "the batch is not said" in str(CliRunner().invoke(app, words).exception)

@@ -27,21 +27,20 @@ def volcano(ground: Ground, gang: Gang, *, highest_tier: int = 0, soft: bool = F
 
 
 def _one_by_one(ground: Ground, gang: Gang, room: dict[int, int]) -> Placement:
-    """Segments in turn, each as near as can be to those before it."""
-    taken: dict[int, int] = {}
-    for _ in range(gang.segments):
-        shelf = min(
-            (shelf for shelf, count in room.items() if count),
-            key=lambda each: (_distance(ground, each, taken), room[each], each),
-        )
-        room[shelf] -= 1
-        taken[shelf] = taken.get(shelf, 0) + 1
-    return tuple(Part(shelf, count * gang.segment) for shelf, count in taken.items())
+    """Segments in turn, each as near as can be to those before it, then where least is free.
 
-
-def _distance(ground: Ground, shelf: int, taken: dict[int, int]) -> int:
-    """The lowest tier below which a shelf and all that is taken lie; 0 where nothing is."""
-    for height, level in enumerate(ground.levels):
-        if all(level[other] == level[shelf] for other in taken):
-            return height if taken else 0
-    return len(ground.levels)
+    All of the lowest group around the first are equally near once one of them is taken, so it is
+    enough to go up from the first shelf, group by group.
+    """
+    first = min((count, shelf) for shelf, count in room.items() if count)[1]
+    order: list[int] = []
+    for level in ground.levels:
+        near = [shelf for shelf, count in room.items() if count and level[shelf] == level[first]]
+        order += sorted(set(near) - set(order), key=lambda shelf: (room[shelf], shelf))
+    need, found = gang.segments, list[Part]()
+    for shelf in order:
+        share = min(need, room[shelf])
+        if share:
+            found.append(Part(shelf, share * gang.segment))
+            need -= share
+    return tuple(found)

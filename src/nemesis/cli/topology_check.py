@@ -18,6 +18,21 @@ if TYPE_CHECKING:
 EXIT_CODES = {"accepted": 0, "rejected": 1, "waits": 3}
 
 
+SpecArgument = Annotated[str, typer.Argument(metavar="SPEC", help="TP8_NVL18+PP4_IB2")]
+ModelOption = Annotated[str, typer.Option(help="A model file, or the name of a model.")]
+GpusOption = Annotated[
+    int, typer.Option(min=0, help="GPUs of the job; else what degrees and cluster say.")
+]
+TakenOption = Annotated[
+    list[str] | None, typer.Option(help="Nodes that are not free, as n[001-016]; repeatable.")
+]
+SettingOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="seq=131072, recompute=full, ..."),
+]
+NumberOption = Annotated[Literal["rails", "tier"], typer.Option(help="What the 2 of IB2 counts.")]
+
+
 class BadSettingError(NemesisError):
     """An option that says what cannot be."""
 
@@ -39,24 +54,15 @@ def models(json: JsonOption = False) -> None:
 
 
 def check(
-    spec: Annotated[str, typer.Argument(metavar="SPEC", help="TP8_NVL18+PP4_IB2")],
-    model: Annotated[str, typer.Option(help="A model file, or the name of a model.")] = "",
+    spec: SpecArgument,
+    model: ModelOption = "",
     cluster: Annotated[
         Path | None, typer.Option(help="A cluster file, or the name of a shape.")
     ] = None,
-    gpus: Annotated[
-        int, typer.Option(min=0, help="GPUs of the job; else what degrees and cluster say.")
-    ] = 0,
-    taken: Annotated[
-        list[str] | None, typer.Option(help="Nodes that are not free, as n[001-016]; repeatable.")
-    ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="seq=131072, recompute=full, ..."),
-    ] = None,
-    bare_number: Annotated[
-        Literal["rails", "tier"], typer.Option(help="What the 2 of IB2 counts.")
-    ] = "rails",
+    gpus: GpusOption = 0,
+    taken: TakenOption = None,
+    setting: SettingOption = None,
+    bare_number: NumberOption = "rails",
     json: JsonOption = False,
 ) -> None:
     """Check what a job needs against model and cluster; nothing is placed.
@@ -64,29 +70,52 @@ def check(
     Exit status: 0 accepted, 1 rejected, 2 not in the language, 3 it would have to wait for GPUs
     that other jobs have.
     """
+    parsed, case = case_of(spec, model, cluster, gpus, taken or [], setting or [], bare_number)
+    checked = checked_case(case)
+    if json:
+        print_json(_document(parsed, case, checked))
+    else:
+        explain(parsed, case, checked)
+    raise typer.Exit(EXIT_CODES[checked.outcome])
+
+
+def case_of(
+    spec: str,
+    model: str,
+    cluster: Path | None,
+    gpus: int,
+    taken: list[str],
+    setting: list[str],
+    bare_number: str,
+) -> "tuple[Parsed, Case]":
+    """The job that these options describe.
+
+    Raises:
+        BadSpecError, BadModelError, BadClusterError, BadSettingError: what is wrong with which.
+    """
     from msgspec.structs import replace
 
     from nemesis.processors.parallelism.case import Case
-    from nemesis.processors.parallelism.check import check as checked_by
     from nemesis.processors.parallelism.parsing import read
     from nemesis.processors.parallelism.reading import numbers_as_tiers
 
     parsed = read(spec)
     if bare_number == "tier":
         parsed = replace(parsed, spec=numbers_as_tiers(parsed.spec))
-    case = Case(
+    return parsed, Case(
         spec=parsed.spec,
         gpu_count=gpus,
         model=model_of(model) if model else None,
-        pool=pool_of(cluster, taken or []) if cluster else None,
-        settings=settings_of(setting or []),
+        pool=pool_of(cluster, taken) if cluster else None,
+        settings=settings_of(setting),
     )
-    checked = checked_by(case)
-    if json:
-        print_json(_document(parsed, case, checked))
-    else:
-        _explain(parsed, case, checked)
-    raise typer.Exit(EXIT_CODES[checked.outcome])
+
+
+def checked_case(case: "Case") -> "Checked":
+    """What the type checker says."""
+    from nemesis.processors.parallelism.check import check as checked_by
+
+    return checked_by(case)
 
 
 def model_of(name: str) -> "ModelShape":
@@ -174,7 +203,8 @@ def _degrees(case: "Case", checked: "Checked") -> dict[str, int]:
     return dict(layout.dense) | {name: degree for name, degree in experts.items() if degree > 1}
 
 
-def _explain(parsed: "Parsed", case: "Case", checked: "Checked") -> None:
+def explain(parsed: "Parsed", case: "Case", checked: "Checked") -> None:
+    """Tell people what the checker says, and how the description was understood."""
     from nemesis.processors.parallelism.reading import meaning
     from nemesis.processors.parallelism.spec import printed
 

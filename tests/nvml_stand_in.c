@@ -3,6 +3,7 @@
    Signatures and error numbers as in nvml.h. The test sets what each GPU answers by `stand_in_set`:
    it may be lost, want a reset, hang, know other structs, or count errors. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,6 +16,10 @@ static Gpu gpus[8];
 static unsigned count = 2;
 static u64 calls;
 
+__attribute__((constructor)) static void begin(void) {
+  const char *said = getenv("STAND_IN_GPUS");
+  if (said && atoi(said) > 0 && atoi(said) <= 8) count = atoi(said);
+}
 void stand_in_reset(unsigned n) { memset(gpus, 0, sizeof gpus); count = n; calls = 0; }
 u64 stand_in_calls(void) { return calls; }
 void stand_in_set(unsigned at, const char *what, u64 value) {
@@ -115,13 +120,15 @@ int nvmlDeviceGetSupportedEventTypes(Gpu *gpu, u64 *mask) { *mask = gpu->no_ecc 
 int nvmlDeviceRegisterEvents(Gpu *gpu, u64 mask, void *set) { return mask & 8 ? OK : NOT_SUPPORTED; }
 typedef struct { Gpu *gpu; u64 type, data; unsigned instance, compute; } Event;
 int nvmlEventSetWait_v2(void *set, Event *event, unsigned timeout_ms) {
-  for (unsigned k = 0; k < count; k++)
-    if (gpus[k].xid) {
-      memset(event, 0, sizeof *event);
-      event->gpu = &gpus[k], event->type = 8, event->data = gpus[k].xid;
-      gpus[k].xid = 0;
-      return OK;
-    }
-  usleep(1000);
+  for (unsigned waited_ms = 0; waited_ms < timeout_ms; waited_ms += 10) {
+    for (unsigned k = 0; k < count; k++)
+      if (gpus[k].xid) {
+        memset(event, 0, sizeof *event);
+        event->gpu = &gpus[k], event->type = 8, event->data = gpus[k].xid;
+        gpus[k].xid = 0;
+        return OK;
+      }
+    usleep(10000);
+  }
   return TIMEOUT;
 }

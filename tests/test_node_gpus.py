@@ -2,7 +2,6 @@
 
 import ctypes
 import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,21 +16,19 @@ from nemesis.schemas.observed import DeviceStateRead, InventoryReported, LogLine
 from nemesis.schemas.watched import CoverageReported
 from nemesis.views.shown import blocks_of
 from tests.node_trees import Tree
+from tests.nvml_stand_in import built_in
 from tests.test_node_watch import Watched
 
-SOURCE = Path(__file__).with_name("nvml_stand_in.c")
-CC = shutil.which("cc")
-pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler for the stand-in of NVML")
+pytestmark = pytest.mark.skipif(
+    not shutil.which("cc"), reason="no C compiler for the stand-in of NVML"
+)
 
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The stand-in, under the name by which the binding will ask the loader for the library."""
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
-    built = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
-    command = [CC or "", "-shared", "-fPIC", "-w", "-Wl,-soname,libnvidia-ml.so.1"]
-    subprocess.run([*command, "-o", str(built), str(SOURCE)], check=True)
-    return ctypes.CDLL(str(built))
+    return ctypes.CDLL(str(built_in(tmp_path_factory.mktemp("nvml"))))
 
 
 Say = Callable[[int, str, int], None]

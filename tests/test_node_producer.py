@@ -20,6 +20,7 @@ from tests.cells import in_cell, until
 from tests.commands import nemesis
 from tests.node_trees import Tree
 
+ROOT = Path(__file__).parent.parent
 ROLES = ("node/n1", "producer/n1")
 PERIOD_NS = 200_000_000
 
@@ -162,3 +163,15 @@ def test_a_root_that_is_no_folder_is_named() -> None:
     ran = nemesis("producer", "--once", "--root", "/no/such")
     assert ran.returncode == 2
     assert "no such folder" in ran.stderr
+
+
+def test_the_service_starts_a_command_that_exists_with_what_it_needs_and_no_more() -> None:
+    unit = (ROOT / "deploy/nemesis-producer.service").read_text()
+    lines = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and line[0] != "#")
+    program, command, *options = lines["ExecStart"].split()
+    assert (program, command) == ("/opt/nemesis/bin/nemesis", "producer")
+    shown = nemesis("producer", "--help").stdout
+    assert all(option in shown for option in options if option.startswith("--"))
+    assert (lines["DynamicUser"], lines["NoNewPrivileges"]) == ("yes", "yes")
+    assert lines["CapabilityBoundingSet"] == "CAP_SYSLOG CAP_SYS_PTRACE"
+    assert (lines["ProtectSystem"], lines["DevicePolicy"]) == ("strict", "closed")

@@ -23,6 +23,7 @@ from tests.bench import (
     replaying,
     resuming,
     scoring,
+    watching,
 )
 from tests.bench.row import Row
 
@@ -37,7 +38,7 @@ SHORT = (
     page.measure,
     generating.measure,
 )
-LONG = (catch_up.measure, cluster_live.measure)
+LONG = (catch_up.measure, cluster_live.measure, watching.measure)
 
 
 async def main(measures: tuple[Callable[[], Awaitable[list[Row]]], ...]) -> int:

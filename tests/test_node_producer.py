@@ -175,3 +175,35 @@ def test_the_service_starts_a_command_that_exists_with_what_it_needs_and_no_more
     assert (lines["DynamicUser"], lines["NoNewPrivileges"]) == ("yes", "yes")
     assert lines["CapabilityBoundingSet"] == "CAP_SYSLOG CAP_SYS_PTRACE"
     assert (lines["ProtectSystem"], lines["DevicePolicy"]) == ("strict", "closed")
+
+
+def test_a_recorded_node_reads_the_same_and_holds_no_secret(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "node")
+    tree.rdma("mlx5_0", "pci0000:15/0000:16:00.0/0000:17:00.0/0000:18:00.0", link_downed=2)
+    tree.device(
+        "pci0000:15/0000:19:00.0",
+        "bus/pci/devices/0000:19:00.0",
+        vendor="0x10de",
+        **{"class": "0x030200"},
+    )
+    tree.process(70, {"RANK": "0", "NEMESIS_JOB": "llama", "WANDB_API_KEY": "s3cret"})
+    tree.write("sys/class/dmi/id/product_name", "secret-host HGX")
+    said = "0f8fad5b-d9cb-469f-a165-70867728950e"
+    tree.write("proc/sys/kernel/random/boot_id", said)
+    tree.write("dev/kmsg", "4,7,1000,-;secret-host: a warning\n")
+    options = ["producer", "--node", "secret-host", "--period", "0.2", "--json"]
+    copy = tmp_path / "copy"
+    first = nemesis(*options, "--root", str(tree.path), "--record", str(copy), "--scrub")
+    assert first.returncode == 0, first.stderr
+    for file in copy.rglob("*"):
+        if file.is_file():
+            text = file.read_text()
+            assert not [word for word in ("secret-host", "s3cret", said) if word in text]
+    again = nemesis(*options, "--once", "--root", str(copy / "root"))
+    seen = [msgspec.json.decode(ran.stdout)["facts"] for ran in (first, again)]
+    names = ("gpus", "nics", "nic", "job", "text")
+    told = [[{n: f["data"].get(n) for n in names} for f in facts] for facts in seen]
+    changed = msgspec.json.encode(told[0]).replace(b"secret-host", b"node1")
+    assert changed == msgspec.json.encode(told[1])
+    refused = nemesis(*options, "--root", str(tree.path), "--record", str(copy))
+    assert (refused.returncode, "cannot record into" in refused.stderr) == (1, True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -90,28 +91,28 @@ def test_a_port_that_goes_down_is_named_by_its_counters(tree: Tree) -> None:
     assert [c.id for c in log.last.culprits] == ["link/n1/mlx5_1"]
 
 
-def test_a_host_on_which_a_hog_runs_beside_the_ranks_is_why_they_are_slow(tree: Tree) -> None:
-    """n1 has an agent, which tells of steps, and a producer, which tells of the host."""
-    job = Job()
-    node = Node(tree, job.log)
-    whole, waited_ns = job.sample, 0
+class SharedJob(Job):
+    """On n1 an agent tells of steps, and a producer of the host."""
 
-    def sample(at: int, name: str) -> dict[str, object]:
-        nonlocal waited_ns
-        said = whole(at, name)
-        if name != NODES[0]:
+    def __init__(self, tree: Tree) -> None:
+        super().__init__()
+        self.tree, self.node, self.waited_ns = tree, Node(tree, self.log), 0
+
+    def sample(self, at: int, node: str) -> dict[str, Any]:
+        said = super().sample(at, node)
+        if node != NODES[0]:
             return said
         for rank in (0, 1):
-            waited_ns += SECOND_NS // 2 if job.slow else 0
-            said_of = {"RANK": str(rank), "NEMESIS_JOB": "llama"}
-            ran_ns = job.step * SECOND_NS
-            tree.process(70 + rank, said_of, ran_ns=ran_ns, waited_ns=waited_ns)
-        node.poll()
-        for other in ("gpu", "gpu_count", "host"):
-            del said[other]
-        return said
+            self.waited_ns += SECOND_NS // 2 if self.slow else 0
+            tells = {"RANK": str(rank), "NEMESIS_JOB": "llama"}
+            ran_ns = self.step * SECOND_NS
+            self.tree.process(70 + rank, tells, ran_ns=ran_ns, waited_ns=self.waited_ns)
+        self.node.poll()
+        return {name: said[name] for name in said.keys() - {"gpu", "gpu_count", "host"}}
 
-    job.sample = sample  # type: ignore[method-assign]
+
+def test_a_host_on_which_a_hog_runs_beside_the_ranks_is_why_they_are_slow(tree: Tree) -> None:
+    job = SharedJob(tree)
     job.run(20)
     job.slow = {0: 400, 1: 420}
     job.run(60)

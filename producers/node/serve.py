@@ -205,10 +205,13 @@ class Producer:
             await asyncio.sleep(KERNEL_LOOK_S)
 
 
-def once(settings: Settings, between_s: float) -> list[Observation]:
-    """What two polls tell, with so much time between them that there are shares of it."""
+def once(settings: Settings, between_s: float, root: Root | None = None) -> list[Observation]:
+    """What two polls tell, with so much time between them that there are shares of it.
+
+    `root`: reads the files, where that is not simply settings.root.
+    """
     origin = origin_of(settings)
-    watch = NodeWatch(Root(settings.root), origin, period_ns=settings.period_ns)
+    watch = NodeWatch(root or Root(settings.root), origin, period_ns=settings.period_ns)
     kernel = KernelTail(origin, settings.root / "dev/kmsg", None)
     facts = watch.poll(time.time_ns(), [kernel.seen])
     time.sleep(between_s)

@@ -24,6 +24,12 @@ def producer(
     once: Annotated[
         bool, typer.Option("--once", help="Poll twice, print what is seen, need no log.")
     ] = False,
+    record: Annotated[
+        Path | None, typer.Option(help="As --once, and copy what is read into this new folder.")
+    ] = None,
+    scrub: Annotated[
+        bool, typer.Option("--scrub", help="With --record: without names, serials and addresses.")
+    ] = False,
     root: Annotated[
         Path, typer.Option(help="Read /proc, /sys and /dev below this folder: a copy of a node.")
     ] = Path("/"),
@@ -51,6 +57,9 @@ def producer(
     from nemesis.schemas.tokens import token_of
     from nemesis.streams.server import state_folder
 
+    once = once or record is not None
+    if scrub and record is None:
+        raise typer.BadParameter("--scrub is of --record")
     if json and not once:
         raise typer.BadParameter(
             "--json is of --once: what is published is read with telemetry cat"
@@ -65,7 +74,7 @@ def producer(
     os.umask(0o077)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     if once:
-        _once(settings, as_json=json)
+        _once(settings, as_json=json, record=record, scrub=scrub)
         return
     _serve(settings, cell, server, context, credentials)
 
@@ -97,17 +106,24 @@ def _serve(
     run_until_told(run())
 
 
-def _once(settings: "Settings", *, as_json: bool) -> None:
+def _once(settings: "Settings", *, as_json: bool, record: Path | None, scrub: bool) -> None:
     from nemesis.processors.fold import Input
+    from nemesis.producers.node.record import RecordingRoot
     from nemesis.producers.node.serve import once
     from nemesis.schemas.observed import SampleTaken
     from nemesis.schemas.watched import CoverageReported
     from nemesis.views.shown import as_document, blocks_of, telemetry_line
 
-    facts = once(settings, between_s=min(settings.period_ns / 1e9, 1.0))
+    copy = None
+    if record is not None:
+        copy = RecordingRoot(settings.root, record, node=settings.node, scrub=scrub)
+    facts = once(settings, between_s=min(settings.period_ns / 1e9, 1.0), root=copy)
     items = [Input(_record(number, fact)) for number, fact in enumerate(facts, start=1)]
+    documents = [as_document(item) for item in items]
+    if copy is not None:
+        copy.finish(facts, documents)
     if as_json:
-        print_json({"node": settings.node, "facts": [as_document(item) for item in items]})
+        print_json({"node": settings.node, "facts": documents})
         return
     for item, fact in zip(items, facts, strict=True):
         if not isinstance(fact, CoverageReported):

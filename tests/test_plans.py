@@ -4,13 +4,18 @@ from random import Random
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from nemesis.processors.mfu.fabric import Span
+from nemesis.processors.mfu.planned import gpu_of, job_of
 from nemesis.processors.parallelism.case import Case
 from nemesis.processors.parallelism.check import check
 from nemesis.processors.parallelism.layout import layout_of
+from nemesis.processors.parallelism.model import published_models
 from nemesis.processors.parallelism.parsing import parse
 from nemesis.processors.placement.plan import Plan, plan_of
 from nemesis.processors.placement.ranks import ranks_by_slot
+from nemesis.processors.placement.reach import spans_of
 from nemesis.processors.topology.pool import Pool
 from tests.commands import nemesis
 from tests.pools import nvl72, pool
@@ -121,3 +126,54 @@ def test_what_cannot_be_placed_is_told_as_the_checker_tells_it(
 ) -> None:
     ran = nemesis(*LINGJUN, *more)
     assert (ran.returncode, word in ran.stdout) == (code, True)
+
+
+def tapered(where: Pool, *tapers: float) -> Pool:
+    return replace(where, tapers=tapers)
+
+
+def test_a_group_reaches_as_far_as_its_worst_member() -> None:
+    """16 ranks on two nodes of a leaf; then on two pods, behind 1:2 and 1:3."""
+    where = tapered(HGX, 1.0, 2.0, 3.0)
+    layout = layout_of(parse("TP8+DP2"), 2)
+    near = spans_of(layout, where, [0] * 8 + [1] * 8)
+    assert (near.tp, near.dp) == (Span(8), Span(2, 2))
+    far = spans_of(layout, where, [0] * 8 + [42] * 8)
+    assert (far.tp, far.dp) == (Span(8), Span(2, 2, 1_000_000 + 5_000_000 // 2))
+    torn = spans_of(layout, where, [0, 1] * 8)
+    assert (torn.tp.domains, torn.dp.domains) == (2, 1)
+
+
+def test_experts_take_neighbours_of_a_stage() -> None:
+    where = pool((8,), gpus=2)
+    layout = layout_of(parse("TP2+EP4+DP4+PP2"), 4)
+    spans = spans_of(layout, where, [rank // 2 for rank in range(16)])
+    assert (spans.ep, spans.expert_dp) == (Span(4, 2), Span(2, 2))
+    whole = spans_of(layout, where, [0] * 16)
+    assert (whole.ep, whole.dp, whole.pp) == (Span(4), Span(4), Span(2))
+
+
+LLAMA = "TP8_NVL18+PP4+DP4;sp,gbs=64"
+
+
+@pytest.mark.parametrize(("tapers", "gain"), [((1.0, 1.0, 1.0), False), ((1.0, 4.0, 7.0), True)])
+def test_ranks_are_laid_so_that_the_step_is_shortest(tapers: tuple[float, ...], gain: bool) -> None:
+    """Behind a taper gradients stay near and activations go far; without one nothing is won."""
+    where = tapered(pool((4,) * 8, pods=(4, 4)), *tapers)
+    case = Case(
+        spec=parse(LLAMA), pool=where, gpu_count=128, model=published_models()["llama3-70b"]
+    )
+    plan = plan_of(case, job_of(case, *gpu_of(where)))
+    steps = {each.rule: each.step_ns for each in plan.candidates if each.step_ns}
+    assert 0 < plan.step_ns_least <= plan.step_ns == min(steps.values())
+    assert (steps["by role"] < 0.99 * steps["subtree"]) == gain
+    assert broken(case, plan) == []
+    assert 0 < plan.mfu_ppm < 700_000
+
+
+def test_the_command_tells_the_step_where_it_can() -> None:
+    asked = ("topology", "place", LLAMA, "--cluster", "coreweave-rno2a", "--gpus", "128")
+    told = nemesis(*asked, "--model", "llama3-70b")
+    assert told.returncode == 0, told.stderr
+    assert "of the peak (modelled)" in told.stdout
+    assert "no step time: no model is said" in nemesis(*asked).stdout

@@ -1,17 +1,25 @@
-"""Where one job would go now: candidates by every rule, the best of those that hold, and its bound.
+"""Where one job would go now: candidates by every rule, the best of those that hold, and bounds.
 
-Of two placements the one on fewer groups of the highest tier is better, then on fewer of the next,
-down to shelves. The bound is the prefix bound of each level. Every candidate is checked in whole
-numbers, also our own.
+Of two placements that one is better whose step is predicted shorter, where model and batch are
+known; then the one on fewer groups of the highest tier, of the next, down to shelves. The nodes of
+the best are then given to ranks in every order that keeps together what must be, and the order with
+the shortest step is taken: which dim may cross a tapered tier is worth more than a leaf.
+
+Two bounds: no placement touches fewer groups than the prefix bound of each level, and no step is
+shorter than with every group alone at its best place. Every candidate is checked in whole numbers,
+also our own.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
+from nemesis.processors.mfu.step import Job, predict
 from nemesis.processors.parallelism.case import Case
+from nemesis.processors.parallelism.fabric import domain_widths
+from nemesis.processors.parallelism.spec import Dim
 from nemesis.processors.placement.baselines.kai import kai
 from nemesis.processors.placement.baselines.kueue import kueue, kueue_balanced
 from nemesis.processors.placement.baselines.plain import packed
@@ -24,10 +32,12 @@ from nemesis.processors.placement.ranks import (
     able_pool,
     ranks_by_slot,
     request_of,
+    row_orders,
     strays,
 )
+from nemesis.processors.placement.reach import least_spans, spans_of
 from nemesis.processors.placement.subtree import best_fit
-from nemesis.processors.topology.pool import TIER_NAMES
+from nemesis.processors.topology.pool import TIER_NAMES, Pool
 
 Rule = Callable[[Ground, Gang], Placement]
 RULES: Final[tuple[tuple[str, Rule], ...]] = (
@@ -49,6 +59,8 @@ class Candidate(msgspec.Struct, frozen=True):
     rule: str
     touched: tuple[int, ...]
     """By level, groups that it touches; () where it has no placement that holds."""
+    step_ns: int = 0
+    """Predicted; 0: not known."""
     refused: str = ""
 
 
@@ -73,6 +85,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What the levels are called."""
     order: tuple[str, ...]
     """Dims with their degrees along the row of nodes, the closest first."""
+    step_ns: int = 0
+    step_ns_least: int = 0
+    """With every group at its best place; 0: not known."""
+    mfu_ppm: int = 0
 
     @property
     def optimal(self) -> bool:
@@ -80,27 +96,117 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.seats) and self.touched == self.fewest
 
 
-def plan_of(case: Case) -> Plan:
-    """The best placement that any rule finds for a job that the checker accepted."""
-    ground, names = ground_of(able_pool(case))
+class _Found(msgspec.Struct, frozen=True):
+    """A candidate with all that a plan needs of it."""
+
+    candidate: Candidate
+    placement: Placement
+    order: tuple[Dim, ...]
+    mfu_ppm: int
+
+
+def plan_of(case: Case, job: Job | None = None) -> Plan:
+    """The best placement that any rule finds for a job that the checker accepted.
+
+    `job`: the same at its best place, where its step can be predicted (`mfu.planned.job_of`).
+    """
+    pool = able_pool(case)
+    ground, names = ground_of(pool)
     request = request_of(case, ground)
-    rules = (*RULES, ("blocks", _by_blocks(request)))
-    found = [(name, rule(ground, request.gang)) for name, rule in rules]
-    candidates = tuple(_candidate(ground, request, name, placement) for name, placement in found)
-    holding = [
-        (tuple(reversed(each.touched)), at) for at, each in enumerate(candidates) if each.touched
-    ]
-    least = tuple(fewest(ground, level, request.gang) for level in ground.levels)
-    _, at = min(holding, default=((), -1))
+    told = _Predictor(case, job, pool, names, request.node_gpus)
+    found: list[_Found] = []
+    for name, rule in (*RULES, ("blocks", _by_blocks(request))):
+        placement = rule(ground, request.gang)
+        flawed = flaw(ground, request.gang, placement) if placement else ""
+        refused = flawed or strays(ground, request, placement)
+        if placement and not refused:
+            found.append(_told(told, ground, name, placement, request.order))
+        else:
+            found.append(_Found(Candidate(name, (), refused=refused), (), (), 0))
+    holding = [each for each in found if each.candidate.touched]
+    if holding and job is not None:
+        place = min(holding, key=_badness).placement
+        orders = row_orders(case, request.order)
+        roles = [_told(told, ground, "by role", place, order) for order in orders]
+        holding.append(min(roles, key=_badness))
+        found.append(holding[-1])
+    nothing = _Found(Candidate("", ()), (), request.order, 0)
+    best = min(holding, key=_badness, default=nothing)
     return Plan(
-        seats=_seats(case, request, found[at][1], names) if holding else (),
-        rule=found[at][0] if holding else "",
-        touched=candidates[at].touched if holding else (),
-        fewest=least,
-        candidates=candidates,
+        seats=told.seats(best.placement, best.order),
+        rule=best.candidate.rule,
+        touched=best.candidate.touched,
+        fewest=tuple(fewest(ground, level, request.gang) for level in ground.levels),
+        candidates=tuple(each.candidate for each in found),
         levels=_level_names(case, ground),
-        order=tuple(f"{dim}{case.layout.degree(dim)}" for dim in request.order),
+        order=tuple(f"{dim}{case.layout.degree(dim)}" for dim in best.order),
+        step_ns=best.candidate.step_ns,
+        step_ns_least=told.least_ns(),
+        mfu_ppm=best.mfu_ppm,
     )
+
+
+def _badness(found: _Found) -> tuple[int, tuple[int, ...]]:
+    return found.candidate.step_ns, found.candidate.touched[::-1]
+
+
+def _told(
+    told: "_Predictor", ground: Ground, name: str, placement: Placement, order: tuple[Dim, ...]
+) -> _Found:
+    step_ns, mfu_ppm = told.step(placement, order)
+    return _Found(Candidate(name, _touched(ground, placement), step_ns), placement, order, mfu_ppm)
+
+
+class _Predictor:
+    """Ranks on nodes, and what a step then takes; the same placement is predicted once."""
+
+    def __init__(
+        self,
+        case: Case,
+        job: Job | None,
+        pool: Pool,
+        names: Sequence[Sequence[str]],
+        node_gpus: int,
+    ) -> None:
+        self._case, self._job, self._pool = case, job, pool
+        self._names, self._node_gpus = names, node_gpus
+        self._bays = {name: bay for bay, name in reversed([*enumerate(pool.nodes)])}
+        self._known: dict[tuple[Placement, tuple[Dim, ...]], tuple[int, int]] = {}
+
+    def seats(self, placement: Placement, order: tuple[Dim, ...]) -> tuple[Seat, ...]:
+        """Nodes in a row with the ranks of their slots; a shelf's are taken in their order."""
+        ranks = ranks_by_slot(self._case.layout, order)
+        used: dict[int, int] = {}
+        row: list[str] = []
+        for part in placement:
+            first = used.get(part.shelf, 0)
+            row += self._names[part.shelf][first : first + part.nodes]
+            used[part.shelf] = first + part.nodes
+        size = self._node_gpus
+        return tuple(
+            Seat(node, tuple(ranks[at * size : (at + 1) * size])) for at, node in enumerate(row)
+        )
+
+    def least_ns(self) -> int:
+        """No placement has a shorter step, 0 where none can be predicted."""
+        if self._job is None:
+            return 0
+        spans = least_spans(self._case.layout, max(domain_widths(self._pool).values()))
+        return predict(replace(self._job, spans=spans)).step_ns
+
+    def step(self, placement: Placement, order: tuple[Dim, ...]) -> tuple[int, int]:
+        """(step in ns, MFU in ppm), zeros where it cannot be predicted."""
+        if self._job is None:
+            return 0, 0
+        if (placement, order) not in self._known:
+            home = [0] * self._case.layout.gpu_count
+            for seat in self.seats(placement, order):
+                for rank in seat.ranks:
+                    home[rank] = self._bays[seat.node]
+            spans = spans_of(self._case.layout, self._pool, home)
+            told = predict(replace(self._job, spans=spans))
+            self._known[placement, order] = told.step_ns, told.mfu_ppm
+        return self._known[placement, order]
 
 
 def _level_names(case: Case, ground: Ground) -> tuple[str, ...]:
@@ -131,36 +237,9 @@ def _by_blocks(request: Request) -> Rule:
     return rule
 
 
-def _candidate(ground: Ground, request: Request, name: str, placement: Placement) -> Candidate:
-    if not placement:
-        return Candidate(name, ())
-    refused = flaw(ground, request.gang, placement) or strays(ground, request, placement)
-    if refused:
-        return Candidate(name, (), refused)
-    return Candidate(name, _touched(ground, placement))
-
-
 def _touched(ground: Ground, placement: Placement) -> tuple[int, ...]:
     """By level, how many groups a placement touches."""
     return tuple(
         cost(ground, placement, [int(at == height) for at in range(len(ground.levels))])
         for height in range(len(ground.levels))
-    )
-
-
-def _seats(
-    case: Case, request: Request, placement: Placement, names: Sequence[Sequence[str]]
-) -> tuple[Seat, ...]:
-    """Nodes in a row with the ranks of their slots; a shelf's nodes are taken in their order."""
-    ranks = ranks_by_slot(case.layout, request.order)
-    used: dict[int, int] = {}
-    row: list[str] = []
-    for part in placement:
-        first = used.get(part.shelf, 0)
-        row += names[part.shelf][first : first + part.nodes]
-        used[part.shelf] = first + part.nodes
-    starts = accumulate([request.node_gpus] * len(row), initial=0)
-    return tuple(
-        Seat(node, tuple(ranks[at : at + request.node_gpus]))
-        for node, at in zip(row, starts, strict=False)
     )

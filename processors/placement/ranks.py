@@ -8,6 +8,7 @@ neighbour. A rank's place in the row is its *slot*.
 """
 
 from collections.abc import Sequence
+from itertools import permutations
 from math import lcm, prod
 
 import msgspec
@@ -60,6 +61,15 @@ def request_of(case: Case, ground: Ground) -> Request:
         if tier + above == 0:
             segment = lcm(segment, size)
     return Request(Gang(-(-nodes // segment) * segment, segment), tuple(blocks), order, node_gpus)
+
+
+def row_orders(case: Case, order: Sequence[Dim]) -> list[tuple[Dim, ...]]:
+    """All orders along the row that keep together what must be: dims that are bound stay first."""
+    reach = _reach(case)
+    bound: list[Dim] = [dim for dim in order if reach[dim] < FREE]
+    free: list[Dim] = [dim for dim in order if reach[dim] == FREE and case.layout.degree(dim) > 1]
+    rest: list[Dim] = [dim for dim in order if dim not in bound and dim not in free]
+    return [(*bound, *each, *rest) for each in permutations(free)]
 
 
 def _reach(case: Case) -> dict[Dim, int]:

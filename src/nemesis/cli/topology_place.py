@@ -20,6 +20,8 @@ from nemesis.cli.topology_check import (
 )
 
 if TYPE_CHECKING:
+    from nemesis.processors.mfu.step import Job
+    from nemesis.processors.parallelism.case import Case
     from nemesis.processors.placement.plan import Plan
 
 
@@ -35,7 +37,8 @@ def place(
 ) -> None:
     """Show where a job would lie on a cluster, beside what other schedulers would do.
 
-    Whole nodes; the fewest pods, then the fewest leaves. Nothing is reserved. Exit status: 0, 1
+    Whole nodes; the shortest step where model and batch are known, else the fewest pods, then the
+    fewest leaves. Nothing is reserved. Exit status: 0, 1
     rejected, 2 not in the language, 3 it would have to wait, or no rule finds a place that holds.
     """
     from nemesis.processors.placement.plan import plan_of
@@ -48,14 +51,28 @@ def place(
         else:
             explain(parsed, case, checked)
         raise typer.Exit(EXIT_CODES[checked.outcome])
-    plan = plan_of(case)
+    job, why_not = _job(case)
+    plan = plan_of(case, job)
     if json:
-        print_json(_document(plan))
+        print_json(_document(plan) | {"not_predicted": why_not})
     else:
         for line in _lines(plan):
             say(line)
+        if why_not:
+            say(f"  no step time: {why_not}")
     if not plan.seats:
         raise typer.Exit(3)
+
+
+def _job(case: "Case") -> "tuple[Job | None, str]":
+    """The job as the MFU model takes it, or why it cannot."""
+    from nemesis.processors.mfu.planned import UnpredictableError, gpu_of, job_of
+
+    assert case.pool is not None
+    try:
+        return job_of(case, *gpu_of(case.pool)), ""
+    except UnpredictableError as error:
+        return None, error.message
 
 
 def _document(plan: "Plan") -> dict[str, Any]:
@@ -64,6 +81,9 @@ def _document(plan: "Plan") -> dict[str, Any]:
         "rule": plan.rule,
         "optimal": plan.optimal,
         "order": plan.order,
+        "step_ns": plan.step_ns,
+        "step_ns_least": plan.step_ns_least,
+        "mfu_ppm": plan.mfu_ppm,
         "levels": [
             {"level": name, "touched": touched, "at_least": least}
             for name, touched, least in zip(
@@ -88,6 +108,7 @@ def _lines(plan: "Plan") -> list[str]:
     proof = "none can touch fewer" if plan.optimal else "fewer may be possible"
     lines = [
         f"{len(plan.seats)} nodes on {', '.join(parts)}: {proof}",
+        *_step_lines(plan),
         f"  ranks along the nodes, closest first: {' x '.join(plan.order)}",
         f"  {' '.join(format_nodes(seat.node for seat in plan.seats))}",
     ]
@@ -95,9 +116,21 @@ def _lines(plan: "Plan") -> list[str]:
         told = each.refused or "no room"
         if each.touched:
             told = ", ".join(_counted(n, name) for name, n, _ in _levels(plan, each.touched))
+            told += f", {each.step_ns / 1e9:.3f} s" if each.step_ns else ""
         mark = "  <- taken" if each.rule == plan.rule else ""
         lines.append(f"  {each.rule:<15} {told}{mark}")
     return lines
+
+
+def _step_lines(plan: "Plan") -> list[str]:
+    """What a step takes there, and could take at best."""
+    if not plan.step_ns:
+        return []
+    share = plan.step_ns_least / plan.step_ns
+    return [
+        f"  a step takes {plan.step_ns / 1e9:.3f} s, {plan.mfu_ppm / 10_000:.1f} % of the peak "
+        f"(modelled); {share:.1%} of the speed that the best place could give"
+    ]
 
 
 def _levels(plan: "Plan", touched: tuple[int, ...]) -> list[tuple[str, int, int]]:

@@ -3,7 +3,6 @@
 import asyncio
 import multiprocessing
 import os
-import subprocess
 import time
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP
@@ -18,7 +17,9 @@ from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.observed import ProcessExited
 from nemesis.schemas.plans import Plan
 from nemesis.streams.side_by_side import background
-from tests.training.cell import TrainingCell, has_torch, torch_python, training_cell
+from tests.training.cell import TrainingCell, has_torch, records_of, torch_python, training_cell
+from tests.training.runs import lines_without_faults
+from tests.training.through_log import judge_log
 
 STEPS = 30
 FATAL_STEP = 12
@@ -31,27 +32,9 @@ def _torch_is_there() -> None:
         pytest.skip("no torch: pip install 'nemesis-gpu[train]'")
 
 
-def reference(folder: Path, rest: tuple[int, ...]) -> dict[int, list[str]]:
+def reference(rest: tuple[int, ...]) -> dict[int, list[str]]:
     """Lines of each rank of a run in which nothing fails and the others left by themselves."""
-    store = folder / "reference"
-    ranks = [
-        subprocess.Popen(
-            [
-                torch_python(),
-                "-m",
-                "tests.training.reference",
-                str(rank),
-                str(store),
-                str(STEPS),
-                str(FATAL_STEP),
-                ",".join(map(str, rest)),
-            ],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(["src", "."])},
-        )
-        for rank in range(4)
-    ]
-    assert [each.wait(timeout=OVER_S) for each in ranks] == [0, 0, 0, 0]
-    return {rank: Path(f"{store}.rank_{rank}.txt").read_text().splitlines() for rank in range(4)}
+    return lines_without_faults([((0, 1, 2, 3), FATAL_STEP), (rest, STEPS - FATAL_STEP)])
 
 
 async def _trained(folder: Path, fate: str) -> tuple[dict[int, list[str]], list[Any]]:
@@ -59,6 +42,7 @@ async def _trained(folder: Path, fate: str) -> tuple[dict[int, list[str]], list[
     async with training_cell(folder, torch_python(), environment=environment) as cell:
         await cell.until_over(OVER_S)
         events = [fact.data for fact in await cell.events()]
+        judge_log(await records_of(cell.log))
         return {rank: cell.told(rank) for rank in range(4)}, events
 
 
@@ -69,7 +53,7 @@ def test_a_killed_or_stopped_rank_costs_no_step_and_the_rest_trains_on_as_if_it_
 ) -> None:
     told, events = asyncio.run(_trained(tmp_path, f"{signal}:{victim}@{FATAL_STEP}"))
     rest = tuple(rank for rank in range(4) if rank != victim)
-    expected = reference(tmp_path, rest)
+    expected = reference(rest)
     for rank in rest:
         assert told[rank] == expected[rank]
     hold = next(each for each in events if isinstance(each, QuiesceDecided))
@@ -251,6 +235,40 @@ def test_the_next_life_of_an_agent_finds_its_ranks_and_what_befell_them_meanwhil
     asyncio.run(asyncio.wait_for(second(pids), OVER_S))
     steps = [int(line.split()[0]) for line in _lines(tmp_path, 0)]
     assert steps == list(range(1, len(steps) + 1))
+
+
+@pytest.mark.timeout(300)
+def test_without_the_log_nobody_goes_on_before_the_grace_of_a_plan_that_lay_in_it(
+    tmp_path: Path,
+) -> None:
+    grace_s = 2.0
+
+    async def run() -> None:
+        agent = _agent(tmp_path, 1_000_000)
+        try:
+            async with background(agent.run()):
+                while len(_lines(tmp_path, 0)) < FATAL_STEP:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                plan = _plan(1, "0-2", on_log_loss="shrink", grace_ns=int(grace_s * 1e9))
+                agent.follow(plan, time.time_ns())
+                while any(rank.state.epoch < 1 for rank in agent.ranks.values()):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                agent.is_connected = lambda: False
+                os.kill(agent.ranks[1].pid, SIGKILL)
+                began = time.monotonic()
+                while agent.ranks[0].state.epoch < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                assert time.monotonic() - began > grace_s
+                agent.is_connected = lambda: True
+                assert (agent.reports[-1].members, agent.reports[-1].by) == ("0,2", "agent")
+                answer = agent.follow(_plan(2, "0-2"), time.time_ns())
+                assert (answer.outcome, answer.members) == ("refused", "0,2")
+        finally:
+            agent.end()
+
+    asyncio.run(asyncio.wait_for(run(), OVER_S))
+    members = [line.split()[1] for line in _lines(tmp_path, 0)]
+    assert set(members) == {"0,1,2", "0,2"}
 
 
 @pytest.mark.timeout(300)

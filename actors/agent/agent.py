@@ -18,8 +18,9 @@ from typing import Final
 import msgspec
 
 from nemesis.actors.agent.launch import Launch, environment_of
-from nemesis.actors.agent.ranks import UNKNOWN_CODE, Rank, started
-from nemesis.actors.agent.roster import Life, Roster
+from nemesis.actors.agent.log_loss import ABSENCE_S, Absence
+from nemesis.actors.agent.ranks import UNKNOWN_CODE, Rank, end_all, started, states_of
+from nemesis.actors.agent.roster import KeptPlan, Life, Roster
 from nemesis.actors.agent.store import StoreBeside, open_store
 from nemesis.actors.agent.watch import Watch
 from nemesis.actors.following import Accepted, Deed, answer_to, deeds, judge
@@ -38,7 +39,6 @@ from nemesis.schemas.plans import (
 )
 from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.streams.alone import alone
-from nemesis.streams.replacing import replace_file
 from nemesis.training.membership import Order
 from nemesis.training.wire import End, Standing, Told, standing_of
 
@@ -85,14 +85,12 @@ class Agent:
         """How often a rank was started anew beside the job."""
         self._reports_count = 0
         self._reported: tuple[RankState, ...] = ()
+        self.is_connected: Callable[[], bool] = lambda: True
+        """Whether the log can be reached, as its link says."""
         self.on_news: Callable[[], None] = lambda: None
         """Called when there is something to be carried away."""
         self._roster: Final = Roster(folder / "ranks.json")
-        self._was_started: Final = (folder / "ranks.json").exists()
-        self._plan_path: Final = folder / "plan.json"
-        self._accepted: Accepted | None = None
-        if self._plan_path.exists():
-            self._accepted = msgspec.json.decode(self._plan_path.read_bytes(), type=Accepted)
+        self._kept: Final = KeptPlan(folder / "plan.json")
 
     async def run(self) -> None:
         """Serve the ranks until cancelled; they run on, for the next life of the agent.
@@ -122,34 +120,33 @@ class Agent:
         async with server:
             for life in self._roster.lives:
                 self._take_up(life)
-            if self._accepted is not None:
-                self._carry_out(self._accepted.plan)
-            elif self._launch.command and not self._was_started:
+            if self.plan is not None:
+                self._carry_out(self.plan)
+            elif self._launch.command and not self._roster.was_kept:
                 for number in self._launch.ranks:
                     self._start(number, 0, self._last_told())
-            await self._watch.run()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._watch.run())
+                tasks.create_task(self._bear_absence())
 
     def _last_told(self) -> Told:
-        if self._accepted is not None:
-            return self._told(self._accepted.plan)
-        return self._first()
+        if self.plan is not None:
+            return self._told(self.plan)
+        everybody = Order(0, "membership", tuple(range(self._launch.world)))
+        return Told(order=everybody, store=self._launch.store or self.store)
 
     def _take_up(self, life: Life) -> None:
         """A rank that an earlier life of the agent started: it runs on, or ended meanwhile."""
-        with suppress(ProcessLookupError):
-            if life.is_there:
-                rank = Rank(life.rank, life.pid, life.epoch, self._on_end)
-                self.ranks[life.rank] = rank
-                if not life.is_beside:
-                    rank.tell(self._last_told())
-                return
+        is_member = not life.is_beside
+        if life.is_there and self._adopt(life.rank, life.pid, life.epoch, is_member=is_member):
+            return
         life.end_children()
         self._tell_end(life.rank, life.pid, life.epoch, UNKNOWN_CODE)
 
     @property
     def plan(self) -> Plan | None:
         """The last one that counted."""
-        return self._accepted.plan if self._accepted else None
+        return self._kept.accepted.plan if self._kept.accepted else None
 
     @property
     def job(self) -> str:
@@ -180,36 +177,64 @@ class Agent:
         """Judge a plan, do what it says if it counts, and say how things stand."""
         judged: tuple[Outcome, str]
         local = frozenset(self._launch.ranks)
-        last = self._accepted.plan if self._accepted else None
         if plan.job != self._launch.job:
             judged = "unknown_job", f"{self.node} runs {self._launch.job}"
         elif not self._launch.command and not local.isdisjoint(parse_ranks(plan.started)):
             judged = "refused", f"others start the ranks of {self.node}"
         else:
-            judged = judge(plan, node=self.node, boot_id=self.boot_id, last=last)
+            judged = judge(plan, node=self.node, boot_id=self.boot_id, last=self.plan)
         if judged[0] == "accepted" and plan.kind != "observe":
-            # kept first: who dies in between finishes at his next start
-            self._accepted = Accepted(plan=plan)
-            replace_file(self._plan_path, msgspec.json.encode(self._accepted))
-            self._carry_out(plan)
+            self._accept(Accepted(plan=plan))
         return answer_to(
             plan,
             judged,
             node=self.node,
             boot_id=self.boot_id,
-            last=self._accepted.plan if self._accepted else None,
-            ranks=self._states(),
+            last=self.plan,
+            ranks=states_of(self.ranks.values()),
+            members=self._agreed,
         )
+
+    def _accept(self, accepted: Accepted) -> None:
+        """Keep the plan first, then act: who dies in between finishes at his next start."""
+        self._kept.keep(accepted)
+        self._carry_out(accepted.plan)
+
+    @property
+    def _agreed(self) -> str:
+        """The members of the present epoch where it was made without the log."""
+        last = self._kept.accepted
+        return last.plan.members if last is not None and last.by_itself else ""
+
+    async def _bear_absence(self) -> None:
+        """While the log is away, do what cannot be wrong, and what was logged for that."""
+        absence = Absence()
+        while True:
+            await asyncio.sleep(ABSENCE_S)
+            due = absence.due(
+                time.monotonic_ns(),
+                connected=self.is_connected(),
+                last=self._kept.accepted,
+                members=self.members,
+                ranks=self.ranks,
+            )
+            match due:
+                case Order():
+                    for number in set(self.members) & set(self.ranks):
+                        self.ranks[number].tell(Told(order=due))
+                case Plan():
+                    self._accept(Accepted(plan=due, by_itself=True))
+                    self.report_changes(time.time_ns(), always=True)
 
     def report_changes(self, now_ns: int, *, always: bool = False) -> None:
         """Report the ranks if one changed its stage or its epoch."""
-        states = self._states()
+        states = states_of(self.ranks.values())
         seen = tuple(msgspec.structs.replace(each, step=0) for each in states)
         if seen == self._reported and not always:
             return
         self._reported = seen
         self._reports_count += 1
-        accepted = self._accepted.plan if self._accepted else None
+        accepted = self.plan
         self.reports.append(
             Report(
                 node=self.node,
@@ -220,6 +245,8 @@ class Agent:
                 epoch=accepted.epoch if accepted else 0,
                 kind=accepted.kind if accepted else "membership",
                 ranks=states,
+                by="agent" if self._agreed else "plan",
+                members=self._agreed,
                 store=self.store,
             )
         )
@@ -235,7 +262,8 @@ class Agent:
     def _heard(self, standing: Standing, writer: asyncio.StreamWriter) -> None:
         rank = self.ranks.get(standing.rank)
         if rank is None or (rank.pid != standing.pid and not rank.is_alive):
-            rank = self._found(standing)
+            known = standing.rank in self._launch.ranks
+            rank = self._adopt(standing.rank, standing.pid, standing.epoch) if known else None
         if rank is None or rank.pid != standing.pid:
             return
         before = (rank.stage, rank.epoch)
@@ -251,16 +279,16 @@ class Agent:
                 if each.stage == "left" and each.is_alive:
                     each.tell(End())
 
-    def _found(self, standing: Standing) -> Rank | None:
-        """A rank that an earlier life of the agent started, or torchrun, or srun."""
-        if standing.rank not in self._launch.ranks:
+    def _adopt(self, number: int, pid: int, epoch: int, *, is_member: bool = True) -> Rank | None:
+        """A rank that runs already, of an earlier life, of torchrun or srun; None: it ended."""
+        try:
+            rank = Rank(number, pid, epoch, self._on_end)
+        except ProcessLookupError:
             return None
-        with suppress(ProcessLookupError):
-            rank = Rank(standing.rank, standing.pid, standing.epoch, self._on_end)
-            self.ranks[standing.rank] = rank
-            rank.tell(self._told(self._accepted.plan) if self._accepted else self._first())
-            return rank
-        return None
+        self.ranks[number] = rank
+        if is_member:
+            rank.tell(self._last_told())
+        return rank
 
     def _start(
         self, number: int, epoch: int, told: Told | None, state_from: StateSource = "memory"
@@ -305,8 +333,8 @@ class Agent:
         if ended != "left":
             self._tell_end(rank.number, rank.pid, rank.epoch, rank.returncode or 0)
         self._roster.end(rank.number, rank.pid)
-        if self._accepted is not None:
-            self._bring_back(self._accepted.plan)
+        if self.plan is not None:
+            self._bring_back(self.plan)
         self.report_changes(now_ns)
         self.on_news()
 
@@ -334,11 +362,6 @@ class Agent:
                 rank.tell(told)  # it has not said yet that it hears, and must not miss this
         self._bring_back(plan)
 
-    def _first(self) -> Told:
-        """All ranks train together, in the store of the first node."""
-        everybody = Order(0, "membership", tuple(range(self._launch.world)))
-        return Told(order=everybody, store=self._launch.store or self.store)
-
     def _told(self, plan: Plan) -> Told:
         members = tuple(parse_ranks(plan.members))
         order = Order(plan.epoch, plan.kind, members, at_boundary=plan.at_boundary)
@@ -357,23 +380,11 @@ class Agent:
             case "start":
                 self._start(deed.rank, plan.epoch, told, plan.state_from)
 
-    def _states(self) -> tuple[RankState, ...]:
-        return tuple(
-            RankState(
-                rank=rank.number,
-                stage=rank.stage,
-                epoch=rank.epoch,
-                step=max(0, rank.state.steps_count),
-                pid=rank.pid,
-            )
-            for _, rank in sorted(self.ranks.items())
-        )
-
     def _tap_path(self, number: int) -> Path:
         return self._folder / f"rank_{number}.tap"
 
     def _is_answered(self, epoch: int) -> bool:
-        last = self._accepted.plan if self._accepted else None
+        last = self.plan
         return last is not None and order_of(last.epoch, last.kind) >= order_of(epoch, "hold")
 
     def _see(self, seen: Sequence[Observation]) -> None:
@@ -383,7 +394,6 @@ class Agent:
     def end(self) -> None:
         """The job is over, or never to be: let nothing of it run on."""
         self._is_over = True
-        for rank in self.ranks.values():
-            rank.fence()
+        end_all(self.ranks.values())
         if self._store is not None:
             self._store.end()

@@ -9,12 +9,12 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from nemesis.schemas.plans import RankStage
+from nemesis.schemas.plans import RankStage, RankState
 from nemesis.training.membership import NO_STATE, Stage, State
 from nemesis.training.wire import End, Standing, Told, line_of
 
@@ -28,6 +28,8 @@ STEADY_STEPS: Final = 2
 """The first ones are longer: libraries are loaded, memory is taken."""
 STALL_TIMES: Final = 3
 STALL_NS_MIN: Final = 500_000_000
+END_S: Final = 5.0
+"""A process that is killed ends in milliseconds, unless it waits in the kernel."""
 UNKNOWN_CODE: Final = 255
 """Of a process that was not our child: only that it ended is known."""
 
@@ -121,6 +123,12 @@ class Rank:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(self.pid, signal.SIGKILL)
 
+    def wait(self) -> None:
+        """Until a process that was fenced has ended."""
+        if self._child is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(END_S)
+
     def _ended(self) -> None:
         asyncio.get_running_loop().remove_reader(self._descriptor)
         os.close(self._descriptor)
@@ -137,6 +145,29 @@ def _code_of(pid: int) -> int:
         return os.waitstatus_to_exitcode(int(fields[-1]))
     except (OSError, ValueError, IndexError):
         return UNKNOWN_CODE
+
+
+def end_all(ranks: Iterable[Rank]) -> None:
+    """Let nothing of these run on, and wait until nothing does."""
+    ranks = tuple(ranks)
+    for rank in ranks:
+        rank.fence()
+    for rank in ranks:
+        rank.wait()
+
+
+def states_of(ranks: Iterable[Rank]) -> tuple[RankState, ...]:
+    """The ranks of a node as its agent tells of them, by number."""
+    return tuple(
+        RankState(
+            rank=rank.number,
+            stage=rank.stage,
+            epoch=rank.epoch,
+            step=max(0, rank.state.steps_count),
+            pid=rank.pid,
+        )
+        for rank in sorted(ranks, key=lambda each: each.number)
+    )
 
 
 def started(

@@ -1,4 +1,4 @@
-"""Which processes an agent has started, as its next life finds them.
+"""What an agent keeps for its next life: the plan that it follows, the processes that it started.
 
 A rank outlives its agent. The next life must neither start it twice nor overlook that it ended
 meanwhile; a process that has its number and not its start time is another one (proc_pid_stat(5),
@@ -7,12 +7,14 @@ field 22), and so is every one after a boot.
 
 import os
 import signal
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from nemesis.actors.following import Accepted
 from nemesis.streams.replacing import replace_file
 
 BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -51,6 +53,8 @@ class Roster:
     def __init__(self, path: Path) -> None:
         self._path: Final = path
         self._lives: dict[int, Life] = {}
+        self.was_kept: Final = path.exists()
+        """An earlier life of the agent started ranks."""
         if path.exists():
             lives = msgspec.json.decode(path.read_bytes(), type=list[Life])
             self._lives = {life.rank: life for life in lives}
@@ -73,7 +77,31 @@ class Roster:
             self._keep()
 
     def _keep(self) -> None:
-        replace_file(self._path, msgspec.json.encode(self.lives))
+        _kept(self._path, msgspec.json.encode(self.lives))
+
+
+class KeptPlan:
+    """The plan that an agent follows, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path: Final = path
+        self.accepted: Accepted | None = None
+        if path.exists():
+            self.accepted = msgspec.json.decode(path.read_bytes(), type=Accepted)
+
+    def keep(self, accepted: Accepted) -> None:
+        """From here on this one counts."""
+        self.accepted = accepted
+        _kept(self._path, msgspec.json.encode(accepted))
+
+
+def _kept(path: Path, content: bytes) -> None:
+    """Write it down; what the disk does not take is no reason not to follow a plan, nor to leave a
+    dead rank untold: the next life of the agent asks for its plans, and sees ranks connect."""
+    try:
+        replace_file(path, content)
+    except OSError as error:
+        sys.stderr.write(f"nemesis: {path} cannot be written ({error.strerror}), going on\n")
 
 
 def _started(pid: int) -> str:

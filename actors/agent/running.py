@@ -73,7 +73,7 @@ async def attended(agent: Agent, wire: Wire | None, folder: Path) -> AsyncIterat
             spool_path=folder / "spool",
             now_ns=time.time_ns,
         )
-        agent.on_news = link.wake
+        agent.on_news, agent.is_connected = link.wake, lambda: link.connected
         work.append(link.run())
     async with background(*work):
         yield

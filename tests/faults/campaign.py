@@ -1,12 +1,14 @@
 """`make campaign`: every cut fifty times, servers killed by the hundred, thousands of seeds.
 
-Then all that can happen to four ranks that change their group (membership_model.py), scenarios that
-nobody wrote (vary.py), 2,500 quiet node-days (quiet.py), 20,000 GPU-days under the failure model
-(needless_days.py), then mutants. Hours on two cores, so each part can be run alone (`--only
-seeds`), and `--quick` shows in minutes that the campaign works.
+Then all that can happen to four ranks that change their group (membership_model.py), real ranks
+killed and stopped at random (training/runs.py), scenarios that nobody wrote (vary.py), 2,500 quiet
+node-days (quiet.py), 20,000 GPU-days under the failure model (needless_days.py), then mutants.
+Hours on two cores, so each part can be run alone (`--only seeds`), and `--quick` shows in minutes
+that the campaign works.
 """
 
 import argparse
+import asyncio
 import logging
 import os
 import subprocess
@@ -18,9 +20,11 @@ from pathlib import Path
 
 from tests.faults import test_simulated
 from tests.membership_model import BrokenPromiseError, Budget, begin, explore
+from tests.training.cell import has_torch
+from tests.training.runs import runs
 from tests.varied_runs import run_varied
 
-PARTS = ("seeds", "faults", "membership", "scenarios", "quiet", "needless", "mutants")
+PARTS = ("seeds", "faults", "membership", "training", "scenarios", "quiet", "needless", "mutants")
 LARGE = (
     (2, Budget(kills=2, predictions=1, breaks=1)),
     (3, Budget(kills=1, breaks=1, steps=1)),
@@ -82,6 +86,21 @@ def membership(*budgets: tuple[int, Budget]) -> int:
     return failed
 
 
+def training(first: int, count: int) -> int:
+    """Real ranks killed and stopped at random, each run compared with one without faults."""
+    if not has_torch():
+        print("training: not run, there is no torch (NEMESIS_TORCH_PYTHON)")
+        return 0
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        failed = asyncio.run(runs(Path(folder), range(first, first + count)))
+    took_s = time.monotonic() - began
+    print(
+        f"{count} runs with real faults in {took_s:.0f} s, {len(failed)} failed", *failed, sep="\n"
+    )
+    return len(failed)
+
+
 def quiet(node_days: int) -> int:
     """Healthy clusters with decoys: nothing may be blamed."""
     command = [sys.executable, "-m", "tests.quiet", "--node-days", str(node_days)]
@@ -111,6 +130,7 @@ def main() -> None:
         "seeds": lambda: seeds(first_seed, 20 if quick else 2000),
         "faults": lambda: real(*((2, 5) if quick else (50, 200))),
         "membership": lambda: membership(*(LARGE[:1] if quick else LARGE)),
+        "training": lambda: training(first_seed, 5 if quick else 200),
         "scenarios": lambda: run_varied(first_seed, 20 if quick else 1000),
         "quiet": lambda: quiet(30 if quick else 2500),
         "needless": lambda: needless(200 if quick else 20_000),

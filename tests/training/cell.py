@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from nemesis.actors.agent.agent import Agent
 from nemesis.actors.agent.launch import Launch
 from nemesis.actors.node_link import Link
 from nemesis.processors.catalogue import CATALOGUE
-from nemesis.schemas.facts import Fact, encode_conclusion, encode_observation
+from nemesis.schemas.facts import Fact, Record, encode_conclusion, encode_observation
 from nemesis.schemas.inferred import FailurePredicted
 from nemesis.schemas.operated import JobSubmitted, Operation, PolicyApplied, ProcessorActivated
 from nemesis.schemas.policy import Policy
@@ -38,6 +38,7 @@ POLICY: Final = Policy(
 )
 LIMITS: Final = Limits(log_bytes=2**30, store_bytes=2**26)
 READY_S: Final = 60.0
+WHY: Final = "a test"
 
 
 def torch_python() -> str:
@@ -64,8 +65,7 @@ class TrainingCell(msgspec.Struct, kw_only=True):
 
     async def events(self) -> list[Fact]:
         """Every fact of the log but telemetry, oldest first."""
-        last = (await self.log.bounds()).last_seq
-        found = [fact_of(record, 0) async for record in self.log.read_range(1, last)]
+        found = [fact_of(record, 0) for record in await records_of(self.log)]
         return [fact for fact in found if fact is not None]
 
     async def until_over(self, timeout_s: float) -> None:
@@ -105,19 +105,10 @@ class TrainingCell(msgspec.Struct, kw_only=True):
 
 
 @asynccontextmanager
-async def training_cell(
-    folder: Path,
-    python: str,
-    *,
-    nodes: int = 1,
-    ranks_per_node: int = 4,
-    environment: dict[str, str],
-    without: Sequence[str] = (),
-    comes_back: bool = False,
-) -> AsyncIterator[TrainingCell]:
-    """Everything up and the ranks on their way; at the end nothing of it is left."""
-    names = [f"n{at:03d}" for at in range(nodes)]
-    world = nodes * ranks_per_node
+async def control_plane(
+    folder: Path, names: list[str], *, without: Sequence[str] = ()
+) -> AsyncIterator[tuple[Server, Log]]:
+    """A server, all processors and a job actor, for nodes of these names; (server, a reader)."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         roles = [f"node/{name}" for name in names]
@@ -125,7 +116,7 @@ async def training_cell(
             Server("train", folder=folder / "cell", roles=roles, limits=LIMITS, empty=True)
         )
         reader = await enter(await server.connect("reader"))
-        await _set_up(server, names, ranks_per_node)
+        await _set_up(server)
         processors = sorted(set(CATALOGUE) - set(without))
         await enter(
             Supervisor(
@@ -141,6 +132,50 @@ async def training_cell(
         )
         await crew.until_started(reader, processors, from_seq=1, timeout_s=READY_S)
         await enter(crew.clockwork(server, time.time_ns, lambda alarm: None))
+        yield server, reader
+
+
+@asynccontextmanager
+async def node(server: Server, launch: Launch, folder: Path, python: str) -> AsyncIterator[Agent]:
+    """An agent with its ranks and its way to the log; at the end nothing of them is left."""
+    agent = Agent(launch, folder, boot_id=f"boot-of-{launch.node}", python=python)
+    link = Link(
+        lambda: agent,
+        url=server.url,
+        login=login_of(server.credentials_folder, f"node/{launch.node}"),
+        spool_path=folder / "spool",
+        now_ns=time.time_ns,
+    )
+    agent.on_news = link.wake
+    agent.is_connected = lambda: link.connected
+    try:
+        async with background(agent.run(), link.run()):
+            async with asyncio.timeout(READY_S):
+                while not agent.store:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            yield agent
+    finally:
+        agent.end()
+
+
+@asynccontextmanager
+async def training_cell(
+    folder: Path,
+    python: str,
+    *,
+    nodes: int = 1,
+    ranks_per_node: int = 4,
+    environment: dict[str, str],
+    without: Sequence[str] = (),
+    comes_back: bool = False,
+) -> AsyncIterator[TrainingCell]:
+    """Everything up and the ranks on their way; at the end nothing of it is left."""
+    names = [f"n{at:03d}" for at in range(nodes)]
+    async with AsyncExitStack() as stack:
+        server, reader = await stack.enter_async_context(
+            control_plane(folder, names, without=without)
+        )
+        await operate(server, [(submission(JOB, names, ranks_per_node), JOB)])
         agents: list[Agent] = []
         lives: list[AsyncExitStack] = []
         for at, name in enumerate(names):
@@ -148,7 +183,7 @@ async def training_cell(
                 node=name,
                 job=JOB,
                 ranks=tuple(range(at * ranks_per_node, (at + 1) * ranks_per_node)),
-                world=world,
+                world=nodes * ranks_per_node,
                 command=(python, "-m", "tests.training.loop"),
                 environment={
                     "OUT": str(folder),
@@ -158,53 +193,50 @@ async def training_cell(
                 comes_back=comes_back,
                 store=agents[0].store if agents else "",
             )
-            agent = Agent(launch, folder / name, boot_id=f"boot-of-{name}", python=python)
-            link = Link(
-                partial(agents.__getitem__, at),
-                url=server.url,
-                login=login_of(server.credentials_folder, f"node/{name}"),
-                spool_path=folder / name / "spool",
-                now_ns=time.time_ns,
-            )
-            agent.on_news = link.wake
-            life = await enter(AsyncExitStack())
-            life.callback(agent.end)
-            agents.append(agent)
+            life = await stack.enter_async_context(AsyncExitStack())
             lives.append(life)
-            await life.enter_async_context(background(agent.run(), link.run()))
-            async with asyncio.timeout(READY_S):
-                while not agent.store:  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
+            agents.append(
+                await life.enter_async_context(node(server, launch, folder / name, python))
+            )
         yield TrainingCell(server=server, log=reader, agents=agents, folder=folder, lives=lives)
 
 
-async def _set_up(server: Server, names: list[str], ranks_per_node: int) -> None:
-    now_ns = time.time_ns()
-    async with await server.connect("ticker") as log:
-        await log.publish(ticker.TICK_SUBJECT, encode_observation(ticker.tick_of(now_ns)))
-    why = "a test"
-    acts: list[tuple[Operation, str]] = [
-        (
-            PolicyApplied(
-                at_ns=now_ns, by=why, reason=why, policy=msgspec.Raw(msgspec.json.encode(POLICY))
-            ),
-            "policy",
-        )
-    ]
-    for name, versions in sorted(CATALOGUE.items()):
-        version = max(versions)
-        acts.append(
-            (ProcessorActivated(at_ns=now_ns, by=why, reason=why, name=name, version=version), name)
-        )
-    submitted = JobSubmitted(
-        at_ns=now_ns,
-        by=why,
-        reason=why,
-        job=JOB,
+async def records_of(log: Log) -> list[Record]:
+    """The whole log."""
+    last = (await log.bounds()).last_seq
+    return [record async for record in log.read_range(1, last)]
+
+
+def submission(job: str, names: list[str], ranks_per_node: int) -> JobSubmitted:
+    """A data-parallel job on these nodes."""
+    return JobSubmitted(
+        at_ns=time.time_ns(),
+        by=WHY,
+        reason=WHY,
+        job=job,
         nodes=tuple(names),
         ranks_per_node=ranks_per_node,
         world_min=1,
     )
-    acts.append((submitted, JOB))
+
+
+async def operate(server: Server, acts: list[tuple[Operation, str]]) -> None:
+    """Write what a person does: each act and its key."""
     async with await server.connect("operator") as log:
-        await publish(log, acts, now_ns)
+        await publish(log, acts, time.time_ns())
+
+
+async def _set_up(server: Server) -> None:
+    now_ns = time.time_ns()
+    async with await server.connect("ticker") as log:
+        await log.publish(ticker.TICK_SUBJECT, encode_observation(ticker.tick_of(now_ns)))
+    policy = msgspec.Raw(msgspec.json.encode(POLICY))
+    acts: list[tuple[Operation, str]] = [
+        (PolicyApplied(at_ns=now_ns, by=WHY, reason=WHY, policy=policy), "policy")
+    ]
+    for name, versions in sorted(CATALOGUE.items()):
+        version = max(versions)
+        acts.append(
+            (ProcessorActivated(at_ns=now_ns, by=WHY, reason=WHY, name=name, version=version), name)
+        )
+    await operate(server, acts)

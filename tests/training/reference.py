@@ -1,37 +1,75 @@
-"""The same training without anything that fails: so many ranks up to a step, fewer from it on.
+"""The same training without anything that fails: who trains for how many steps, one after another.
 
-`python -m tests.training.reference RANK STORE STEPS CHANGE REST`: rank 0 to 3 of four train
-together through a store file; from step CHANGE on those named in REST do.
+`python -m tests.training.reference '[[[0, 1, 2, 3], 12], [[0, 1, 3], 18]]'` prints, as JSON, the
+lines that each rank's loop would write. Ranks are threads of one process over real groups: how a
+sum is divided among them depends on their number and its length alone. Who comes later takes the
+state of the others.
 """
 
 import importlib
+import json
 import sys
-from pathlib import Path
+from collections.abc import Sequence
+from threading import Thread
 from typing import Any
 
 from nemesis.training.samples import sample_ids
 from tests.training.loop import BATCH, LENGTH, SEED, checksum, parts, torch
 
+Schedule = list[tuple[list[int], int]]
+"""(members, how many steps they take)."""
+
 
 def main() -> None:
-    """Train, and print a line a step as the loop does."""
-    rank, store, last, change = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    rest = [int(each) for each in sys.argv[5].split(",")]
+    """Train, and print."""
+    schedule: Schedule = json.loads(sys.argv[1])
     dist: Any = importlib.import_module("torch.distributed")
-    model, optimizer, data, wanted = parts()
-    taken = 0
-    members: list[int] = []
-    group: Any = None
-    for done in range(last):
-        before, members = members, [0, 1, 2, 3] if done < change else rest
-        if rank not in members:
-            return
-        if members != before:
-            shared = dist.FileStore(f"{store}.{len(members)}", len(members))
-            group = dist.ProcessGroupGloo(shared, members.index(rank), len(members))
-        ids = list(
-            sample_ids(taken, length=LENGTH, batch=BATCH, position=members.index(rank), seed=SEED)
-        )
+    store = dist.HashStore()
+    ranks = {
+        rank: parts() for rank in sorted({rank for members, _ in schedule for rank in members})
+    }
+    lines: dict[int, list[str]] = {rank: [] for rank in ranks}
+    taken = done = 0
+    before: list[int] = []
+    for turn, (members, steps) in enumerate(schedule):
+        for rank in set(members) - set(before) if before else ():
+            for own, others in zip(ranks[rank][:2], ranks[before[0]][:2], strict=True):
+                own.load_state_dict(others.state_dict())
+        shared = dist.PrefixStore(str(turn), store)
+        threads = [
+            Thread(
+                target=_train,
+                args=(ranks[rank], lines[rank], shared, members, rank),
+                kwargs={"steps": range(done, done + steps), "taken": taken},
+            )
+            for rank in members
+        ]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        taken += BATCH * len(members) * steps
+        done += steps
+        before = members
+    sys.stdout.write(json.dumps(lines))
+
+
+def _train(
+    of_rank: tuple[Any, Any, Any, Any],
+    lines: list[str],
+    store: Any,
+    members: Sequence[int],
+    rank: int,
+    *,
+    steps: Sequence[int],
+    taken: int,
+) -> None:
+    model, optimizer, data, wanted = of_rank
+    position, names = members.index(rank), ",".join(map(str, members))
+    dist: Any = importlib.import_module("torch.distributed")
+    group = dist.ProcessGroupGloo(store, position, len(members))
+    for done in steps:
+        ids = list(sample_ids(taken, length=LENGTH, batch=BATCH, position=position, seed=SEED))
         optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(model(data[ids]), wanted[ids])
         loss.backward()
@@ -46,11 +84,9 @@ def main() -> None:
             at += each.numel()
         optimizer.step()
         taken += BATCH * len(members)
-        with Path(f"{store}.rank_{rank}.txt").open("a") as told:
-            names = ",".join(map(str, members))
-            told.write(
-                f"{done + 1} {names} {float(loss.detach()).hex()} {sum(ids)} {checksum(model)}\n"
-            )
+        lines.append(
+            f"{done + 1} {names} {float(loss.detach()).hex()} {sum(ids)} {checksum(model)}"
+        )
 
 
 if __name__ == "__main__":

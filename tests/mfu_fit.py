@@ -2,7 +2,8 @@
 
 Least squares on the logarithm of predicted over measured throughput, Huber's weights for outliers,
 each source counting little more for many rows than for few, and a normal prior on the logarithm of
-each constant. Gauss-Newton by finite differences: some hundred evaluations of the table.
+each constant. Rows with experts fit what is of experts and nothing else, after the others.
+Gauss-Newton by finite differences: some hundred evaluations of the table.
 """
 
 import math
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from nemesis.processors.mfu.constants import Constants
 from nemesis.processors.mfu.fabric import MILLION
@@ -40,6 +42,7 @@ PRIORS: dict[str, tuple[float, float, str]] = {
     "dp_exposed": (0.20, 0.4, "a fifth"),
     "fsdp_exposed": (0.80, 0.25, "most: gathers and products share memory and multiprocessors"),
     "recompute": (0.80, 0.1, "a forward pass is leaner than half a backward pass"),
+    "expert_load": (1.50, 0.3, "the busiest rank of a routed layer has half as much again"),
     "young": (0.12, 0.4, "an eighth"),
 }
 """Value, standard deviation of its logarithm, where from."""
@@ -52,14 +55,14 @@ STEP = 0.02
 ROUNDS = 5
 
 
+OF_EXPERTS = ("expert_load",)
+
+
 def prior() -> Constants:
     """Before any row was read."""
-    return _constants([math.log(value) for value, _, _ in PRIORS.values()])
-
-
-def _constants(logs: Iterable[float]) -> Constants:
-    values = {name: round(MILLION * math.exp(x)) for name, x in zip(PRIORS, logs, strict=True)}
-    return msgspec.convert(values, Constants)
+    return msgspec.convert(
+        {name: round(MILLION * v) for name, (v, _, _) in PRIORS.items()}, Constants
+    )
 
 
 def errors(rows: Sequence[Row], fitted: Constants) -> list[float]:
@@ -74,22 +77,33 @@ def errors(rows: Sequence[Row], fitted: Constants) -> list[float]:
 
 def fit(rows: Sequence[Row]) -> Constants:
     """The constants that explain the rows best without leaving their priors far behind."""
-    center = np.array([math.log(value) for value, _, _ in PRIORS.values()])
-    stiffness = np.array([1 / deviation**2 for _, deviation, _ in PRIORS.values()])
+    dense = [row for row in rows if not row.shape.experts]
+    routed = [row for row in rows if row.shape.experts]
+    others = [name for name in PRIORS if name not in OF_EXPERTS]
+    fitted = _fit(dense, others, prior())
+    return _fit(routed, OF_EXPERTS, fitted) if routed else fitted
+
+
+def _fit(rows: Sequence[Row], names: Sequence[str], start: Constants) -> Constants:
+    def moved(logs: Iterable[float]) -> Constants:
+        changed = {name: round(MILLION * math.exp(x)) for name, x in zip(names, logs, strict=True)}
+        return replace(start, **changed)
+
+    center = np.array([math.log(PRIORS[name][0]) for name in names])
+    stiffness = np.array([1 / PRIORS[name][1] ** 2 for name in names])
     crowd = Counter((row.source, row.gpu_name) for row in rows)
     share = np.array([crowd[row.source, row.gpu_name] ** -CROWD for row in rows]) / NOISE**2
     at = center.copy()
     for _ in range(ROUNDS):
-        now = np.asarray(errors(rows, _constants(at)), dtype=float)
+        now = np.asarray(errors(rows, moved(at)), dtype=float)
         slopes = np.empty((len(rows), len(at)))
         for column in range(len(at)):
-            moved = at.copy()
-            moved[column] += STEP
-            slopes[:, column] = (
-                np.asarray(errors(rows, _constants(moved)), dtype=float) - now
-            ) / STEP
+            aside = at.copy()
+            aside[column] += STEP
+            there = np.asarray(errors(rows, moved(aside)), dtype=float)
+            slopes[:, column] = (there - now) / STEP
         weight = share * np.minimum(1, HUBER / np.maximum(np.abs(now), 1e-9))
         normal = slopes.T @ (weight[:, None] * slopes) + np.diag(stiffness)
         pull = -slopes.T @ (weight * now) - stiffness * (at - center)
         at = at + np.clip(np.linalg.solve(normal, pull), -0.3, 0.3)
-    return _constants(at)
+    return moved(at)

@@ -35,6 +35,13 @@ RECOMPUTE_COUNTED = (
     "megatron_readme_sep2020",
 )
 """Sources whose FLOPs count the recomputed forward pass (96 B s L h^2 ...)."""
+INTERLEAVED_SINCE = 2021 * 12 + 4
+"""Month of Megatron-LM's interleaved schedule."""
+GPT_WITHIN = 0.1
+"""Up to so much another width than a GPT's is taken for rounding of the number of parameters."""
+TORCH_CHUNKS = 2
+"""Of a stage, torchtitan's default for interleaved schedules."""
+CLASS = re.compile("|".join(sorted((name for name in GPUS if "-" not in name), reverse=True)))
 NAMES = {
     r"llama-?3(\.\d)?[-_ ]?8b": "llama3-8b",
     r"llama-?3(\.\d)?[-_ ]?70b": "llama3-70b",
@@ -76,7 +83,7 @@ class Row:
     cells: dict[str, str]
 
     def text(self, name: str) -> str:
-        return self.cells.get(name, "").strip()
+        return (self.cells.get(name) or "").strip()
 
     def number(self, name: str) -> float:
         try:
@@ -98,7 +105,8 @@ class Row:
 
     @property
     def gpu_name(self) -> str:
-        return self.text("gpu").split()[0]
+        found = CLASS.search(self.text("gpu").upper())
+        return found[0] if found else ""
 
     @property
     def sixteen_bit(self) -> bool:
@@ -143,13 +151,20 @@ class Row:
             if re.search(pattern, name):
                 return published_models()[known]
         layers, hidden, heads = (int(self.number(each)) for each in ("layers", "hidden", "heads"))
+        vocab = 50_368 if "mpt" in name else 51_200
+        positions = int(self.number("seq_len"))
+        ffn = 4 * hidden
+        rest = self.number("params_b") * 1e9 - (vocab + positions) * hidden
+        told = rest / layers / hidden / 2 - 2 * hidden
+        if rest > 0 and abs(told / ffn - 1) > GPT_WITHIN:
+            ffn = max(hidden, round(told))  # a gate counts as width: the same FLOPs
         return ModelShape(
             name=name,
             layers=layers,
             hidden=hidden,
             heads=heads,
-            ffn=4 * hidden,
-            vocab=50_368 if "mpt" in name else 51_200,
+            ffn=ffn,
+            vocab=vocab,
             tied=True,
             seq=int(self.number("seq_len")),
         )
@@ -179,7 +194,7 @@ class Row:
         return Software(
             attention=attention,
             eager="eager" in self.words,
-            sequence_parallel=self.month >= FLASH_SINCE,
+            sequence_parallel=self.month >= FLASH_SINCE or "selective" in self.text("recompute"),
             tp_overlap=self._stated("tp overlap", own_tp or "async" in self.words)
             and "vanilla" not in self.words,
             pp_overlap=self._stated("pp overlap", overlapped),
@@ -254,9 +269,11 @@ class Row:
         printed = int(self.number("vp"))
         if printed or pp == 1:
             return [max(1, printed)]
-        plain = "1f1b" in self.words and "interleaved" not in self.words
-        if plain or self.month < 2021 * 12 + 4:
+        interleaved = "interleaved" in self.words
+        if ("1f1b" in self.words and not interleaved) or self.month < INTERLEAVED_SINCE:
             return [1]
+        if self.native_torch:
+            return [TORCH_CHUNKS]
         layers = self.shape.layers
         counted = (layers, layers + 2)
         return [v for v in range(1, 17) if any(each % (pp * v) == 0 for each in counted)] or [1]

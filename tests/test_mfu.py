@@ -22,8 +22,9 @@ from nemesis.processors.mfu.spans import packed
 from nemesis.processors.mfu.step import Job, Prediction, predict
 from nemesis.processors.parallelism.model import published_models
 from tests.mfu_fit import PRIORS
-from tests.mfu_rows import read
+from tests.mfu_rows import Row, read
 from tests.mfu_table import GOALS, judged, summary
+from tests.mfu_table import main as table
 
 ROOT = Path(__file__).parent.parent
 ROWS = read()
@@ -204,3 +205,20 @@ def test_a_ring_over_many_groups_feels_nearly_the_whole_taper() -> None:
     assert felt_ppm(3 * MILLION, 1) == MILLION
     assert felt_ppm(3 * MILLION, 2) == 2 * MILLION
     assert felt_ppm(3 * MILLION, 100) == 2_980_000
+
+
+def test_the_table_says_of_each_goal_whether_it_is_met(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert table(["--shipped"]) == 0
+    told = capsys.readouterr().out
+    assert told.count(": met)") == sum(mape > 0 for _, _, mape, _ in GOALS)
+    assert table(["--rows", str(tmp_path / "none.csv")]) == 2
+    assert "expected a CSV file" in capsys.readouterr().err
+
+
+def test_a_model_that_nobody_knows_gets_its_width_from_its_parameters() -> None:
+    said = {"model": "somebody's 34B", "params_b": "34.4", "layers": "60", "hidden": "7168"}
+    row = Row({**said, "heads": "56", "seq_len": "4096"})
+    assert row.shape.total == pytest.approx(34.4e9, rel=0.02)
+    assert row.shape.ffn != 4 * row.shape.hidden

@@ -47,8 +47,28 @@ class Constants(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Likewise, of gathered parameters and scattered gradients."""
     recompute: int
     """Time of a forward pass that is run again, of a third of forward and backward."""
+    expert_load: int
+    """Time of the products of experts on the busiest rank, of that of an even load."""
     young: int
     """What kernels lack on the day an architecture comes out; gone after TUNED_MONTHS."""
+
+
+class Doubt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nine in ten rows of sources that were left out of the fit lay within so much, in ppm.
+
+    `python -m tests.mfu_table --write` writes them.
+    """
+
+    dense: int
+    dense_fp8: int
+    experts: int
+
+
+@cache
+def doubt() -> Doubt:
+    """Of this release."""
+    file = files("nemesis.processors.mfu").joinpath("doubt.json")
+    return msgspec.json.decode(file.read_bytes(), type=Doubt)
 
 
 @cache

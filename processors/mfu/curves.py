@@ -1,7 +1,7 @@
 """Measured NCCL curves: how long an all-reduce of so many bytes took, and where that was measured.
 
-One line of latency and bandwidth misses such curves by 5 to 27 %, because NCCL changes its protocol
-with the size; so times are read from the measured points themselves. `data/nccl_busbw/` has the
+No line of latency and bandwidth follows such a curve, because NCCL changes its protocol with the
+size; so times are read from the measured points themselves. `data/nccl_busbw/` has the
 points and their sources, and makes `curves.json`, in which the way between two of them is drawn on
 logarithmic axes, eight steps to an octave.
 """

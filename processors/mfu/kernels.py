@@ -2,7 +2,7 @@
 
 A product takes its FLOPs at the architecture's rate, and a part of the time that its operands take
 through memory, which is what makes small ones slow. Attention has a rate of its own: with one for
-both, long sequences come out a third too fast. What is elementwise takes its bytes through memory.
+both, long sequences come out too fast. What is elementwise takes its bytes through memory.
 """
 
 from typing import Final
@@ -149,7 +149,8 @@ class Kernels(msgspec.Struct, frozen=True, kw_only=True):
         else:
             routed = rows * layout.etp / tp * shape.top_k
             inner = shape.expert_ffn / layout.etp
-            once += self._feed_forward(routed, inner, fp8, shape.experts / layout.ep)
+            busiest = self.fitted.expert_load / MILLION
+            once += busiest * self._feed_forward(routed, inner, fp8, shape.experts / layout.ep)
             once += self._feed_forward(rows, shape.shared_ffn / tp, fp8)
             moved += ACTIVATION_BYTES[shape.gated] * routed * inner
             moved += ACTIVATION_BYTES[shape.gated] * rows * shape.shared_ffn / tp

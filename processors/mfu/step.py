@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from nemesis.processors.mfu.constants import Constants
+from nemesis.processors.mfu.constants import Constants, doubt
 from nemesis.processors.mfu.curves import How, worse
 from nemesis.processors.mfu.fabric import MILLION, Fabric, Transfer
 from nemesis.processors.mfu.gpus import Gpu
@@ -61,6 +61,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """By part: the operation that it mostly consists of."""
     how: How
     """The least certain of them."""
+    doubt_ppm: int
+    """Nine in ten published rows like it, of sources that no constant had seen, were that close."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +102,15 @@ def predict(job: Job) -> Prediction:
         tokens_per_gpu_ps=round(rate),
         transfers=transfers,
         how=how,
+        doubt_ppm=_doubt(job.shape, fp8),
     )
+
+
+def _doubt(shape: ModelShape, fp8: bool) -> int:
+    known = doubt()
+    if shape.experts:
+        return known.experts
+    return known.dense_fp8 if fp8 else known.dense
 
 
 class _Step:
@@ -196,12 +206,13 @@ class _Step:
         gathered, scattered = (each.ns / 1e9 for each in self.traffic.gathered())
         layers = self.job.shape.layers / layout.pp
         exposed = fitted.fsdp_exposed / MILLION
+        copies = self.traffic.mirrored().s
         if layout.reshard:
             each = layers * (2 * gathered + scattered)
             waited = max(each - busy, 0.0) + exposed * min(each, busy)
-            return layout.microbatches * (waited + gathered + scattered)
+            return layout.microbatches * (waited + gathered + scattered) + copies
         once = layers * (gathered + scattered)
-        return max(gathered + scattered, once - busy, exposed * once)
+        return max(gathered + scattered, once - busy, exposed * once) + copies
 
     def _replicated(self, busy: float) -> float:
         """Gradients, once a step: behind the last backward pass, or beside it."""

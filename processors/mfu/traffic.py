@@ -9,7 +9,7 @@ optimizer or the parameters are sharded, the parameters.
 
 import msgspec
 
-from nemesis.processors.mfu.fabric import Fabric, Transfer
+from nemesis.processors.mfu.fabric import Fabric, Span, Transfer
 from nemesis.processors.mfu.layout import Layout, Software
 from nemesis.processors.mfu.spans import Spans
 from nemesis.processors.parallelism.model import ModelShape
@@ -120,12 +120,27 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
         """Of a rank in all."""
         return self.dense_weights() + self.expert_weights()
 
+    def _shards(self) -> Span:
+        """The ranks that hold all of a parameter between them."""
+        whole, members = self.spans.dp, self.layout.shard
+        if members >= whole.members:
+            return whole
+        return Span(members, max(1, whole.domains * members // whole.members), whole.taper_ppm)
+
+    def mirrored(self) -> Counted:
+        """FSDP over fewer ranks than replicas: gradients of a shard, between its copies, a step."""
+        whole = self.spans.dp
+        copies = max(1, whole.members // max(1, self.layout.shard))
+        span = Span(copies, min(copies, whole.domains), whole.taper_ppm)
+        size = self.layout.gradient_bytes * self.local_weights() / self.layout.shard
+        return Counted(self.fabric.collective("all_reduce", size, span), 1)
+
     def gathered(self) -> tuple[Transfer, Transfer]:
         """FSDP, a layer: parameters gathered, gradients scattered."""
         layout, layers = self.layout, self.shape.layers
         weights = self._dense_layers / layers / layout.tp
         weights += self.expert_weights() * layout.pp / layers
-        span = self.spans.dp
+        span = self._shards()
         return (
             self.fabric.collective("all_gather", 2 * weights, span),
             self.fabric.collective("reduce_scatter", layout.gradient_bytes * weights, span),

@@ -36,7 +36,8 @@ def field_table() -> str:
         "",
         "Made by `python -m tests.generate` from the code that reads them.",
         "A reading that could not be taken is absent, never 0.",
-        "Which of them this node can read: `nemesis producer --once`.",
+        "Which of them this node can read: `nemesis producer --once`. Where NVML cannot be asked,",
+        "DCGM's exporter fills what it prints (producers/node/dcgm.py).",
         "",
     ]
     for title, channels, origins in _blocks():

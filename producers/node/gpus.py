@@ -34,6 +34,8 @@ class Gpus:
         self.driver: Final = Probe(components.node(node), SOURCE, self._list)
         """Tells which GPUs the driver has."""
         self.pcis: Final[list[str]] = []
+        self.exported: dict[str, Readings] = {}
+        """What DCGM's exporter told last, by PCI address; counts where NVML has nothing."""
         self._root: Final = root
         self._node: Final = node
         self._nvml: Nvml | None = None
@@ -54,6 +56,8 @@ class Gpus:
     def describe(self) -> list[GpuDescribed]:
         """The GPUs as the driver and the PCI bus tell of them; new ones get a row and a probe."""
         told: dict[str, GpuDescribed] = self.driver.value or {}
+        for pci in self.exported:
+            self._described.setdefault(pci, GpuDescribed(pci=pci))
         self._described |= told
         found = {part.pci: part for part in machine.gpu_parts(self._root, self._described)}
         self.pcis.extend(sorted(found.keys() - set(self.pcis)))
@@ -66,11 +70,14 @@ class Gpus:
     def rows(self, which: str) -> list[Readings]:
         """The rows of a block, "sample" or "state"; one that was not read is empty."""
         read = [self._probes[pci].value if pci in self._probes else None for pci in self.pcis]
-        return [getattr(each, which) if each else {} for each in read]
+        own = [getattr(each, which) if each else {} for each in read]
+        if which != "sample":
+            return own
+        return [row or self.exported.get(pci, {}) for pci, row in zip(self.pcis, own, strict=True)]
 
     def unread(self) -> list[str]:
-        """GPUs on the PCI bus that the driver does not have."""
-        return [pci for pci in self.pcis if pci not in self._probes]
+        """GPUs on the PCI bus that neither the driver nor an exporter has."""
+        return [pci for pci in self.pcis if pci not in self._probes and pci not in self.exported]
 
     def _list(self) -> Answer:
         if self._nvml is None:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from nemesis.producers.node.coverage import Backlog
+from nemesis.producers.node.dcgm import Dcgm
 from nemesis.producers.node.kernel_tail import KernelTail
 from nemesis.producers.node.root import Root
 from nemesis.producers.node.watch import PERIOD_NS, NodeWatch
@@ -52,12 +53,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Folder of its spool and of what it remembers."""
     root: Path = Path("/")
     period_ns: int = PERIOD_NS
+    dcgm: str = ""
+    """URL of a DCGM exporter's page, "" for none."""
 
 
 def origin_of(settings: Settings) -> Origin:
     """One life of this node's producer."""
     boot_id = Root(settings.root).line(BOOT_ID)
     return Origin(settings.node, start_ns=time.time_ns(), boot_id=boot_id)
+
+
+def watch_of(settings: Settings, origin: Origin, root: Root) -> NodeWatch:
+    """What looks at the node, as the settings want it."""
+    dcgm = Dcgm(settings.dcgm) if settings.dcgm else None
+    return NodeWatch(root, origin, period_ns=settings.period_ns, dcgm=dcgm)
 
 
 class Producer:
@@ -71,9 +80,7 @@ class Producer:
         self._early: Spool | None = None
         """Takes facts until the log was reached once."""
         self._publisher: Publisher | None = None
-        self._watch: Final = NodeWatch(
-            Root(settings.root), self._origin, period_ns=settings.period_ns
-        )
+        self._watch: Final = watch_of(settings, self._origin, Root(settings.root))
         self._kernel: KernelTail | None = None
         self._dropped_count = 0
         self._log: Log | None = None
@@ -211,7 +218,7 @@ def once(settings: Settings, between_s: float, root: Root | None = None) -> list
     `root`: reads the files, where that is not simply settings.root.
     """
     origin = origin_of(settings)
-    watch = NodeWatch(root or Root(settings.root), origin, period_ns=settings.period_ns)
+    watch = watch_of(settings, origin, root or Root(settings.root))
     kernel = KernelTail(origin, settings.root / "dev/kmsg", None)
     facts = watch.poll(time.time_ns(), [kernel.seen])
     time.sleep(between_s)

@@ -14,6 +14,7 @@ from nemesis.producers.inventory import inventory_of
 from nemesis.producers.log_line import log_line_of
 from nemesis.producers.node import machine
 from nemesis.producers.node.coverage import NO_BACKLOG, Backlog, Coverage, Seen
+from nemesis.producers.node.dcgm import Dcgm, Page
 from nemesis.producers.node.gpus import Gpus
 from nemesis.producers.node.host import Host
 from nemesis.producers.node.kernel_tail import SOURCE as KERNEL_LOG
@@ -21,6 +22,7 @@ from nemesis.producers.node.nics import Nic, NicRead, nics_of
 from nemesis.producers.node.probe import DEADLINE_S, Answer, Probe, read_all
 from nemesis.producers.node.ranks import Ranks, job_of
 from nemesis.producers.node.root import Root
+from nemesis.producers.node.xid_events import Xid
 from nemesis.producers.origin import Origin
 from nemesis.producers.sample import Block, block_of, sample_of
 from nemesis.producers.setting import setting_of
@@ -48,6 +50,7 @@ class NodeWatch:
         *,
         period_ns: int = PERIOD_NS,
         deadline_s: float = DEADLINE_S,
+        dcgm: Dcgm | None = None,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._root: Final = root
@@ -62,6 +65,8 @@ class NodeWatch:
         self._nics: Final[list[tuple[Nic, Probe]]] = []
         self._polls_count = 0
         self._gpus: Final = Gpus(root, origin.node)
+        self._dcgm: Final = dcgm
+        self._exporters: Final = [self._probe("dcgm", dcgm.read)] if dcgm else []
         self._news_told: tuple[bytes, bytes] | None = None
         self._inventory: InventoryReported | None = None
         self._settings: dict[tuple[str, str], str] = {}
@@ -75,11 +80,13 @@ class NodeWatch:
         """Read everything once, within the deadline; `others`: what else is watched here."""
         facts: list[Observation] = []
         if self._polls_count % STATE_POLLS == 0:
-            read_all([self._gpus.driver], self._deadline_s)
+            read_all([self._gpus.driver, *self._exporters], self._deadline_s)
+            self._take_page()
             facts += self._describe(now_ns)
         nics = [probe for _, probe in self._nics]
-        probes = [self._host, self._seats, *nics, *self._gpus.probes()]
+        probes = [self._host, self._seats, *nics, *self._gpus.probes(), *self._exporters]
         read_all(probes, self._deadline_s)
+        xids = self._take_page()
         ranks, waits_ppm = self._seats.value or ((), ABSENT)
         host: Mapping[str, int] = self._host.value or {}
         facts.append(
@@ -95,7 +102,7 @@ class NodeWatch:
         )
         facts += self._states(now_ns)
         if any(each.source == KERNEL_LOG and each.state != "read" for each in others):
-            facts += self._xids()
+            facts += self._xids(xids)
         self._polls_count += 1
         self.coverage.period_ns = self.period_ns
         seen = [*(self._seen(each) for each in probes), *self._missing(), *others]
@@ -165,12 +172,23 @@ class NodeWatch:
         self._news_told = news
         return [device_state_of(self._origin, now_ns, gpu=gpu, nic=nic)]
 
-    def _xids(self) -> list[Observation]:
-        """Xids that the driver announced: the kernel's own words are out of reach."""
+    def _take_page(self) -> list[Xid]:
+        """Hand on what an exporter told; the Xids that are new on its page."""
+        xids: list[Xid] = []
+        for probe in self._exporters:
+            page: Page | None = probe.value
+            self._gpus.exported = page.rows if page else {}
+            if page and self._dcgm:
+                now_ns = time.time_ns()
+                xids += [Xid(pci, xid, now_ns) for pci, xid in self._dcgm.new_xids(page)]
+        return xids
+
+    def _xids(self, exported: Sequence[Xid]) -> list[Observation]:
+        """Xids that the driver or an exporter announced: the kernel's words are out of reach."""
         events = self._gpus.listen()
         return [
             log_line_of(self._origin, xid.at_ns, source="health", text=xid.text)
-            for xid in (events.take() if events else ())
+            for xid in (events.take() if events else exported)
         ]
 
     def _seen(self, probe: Probe) -> Seen:

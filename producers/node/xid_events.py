@@ -31,7 +31,7 @@ class Xid(NamedTuple):
     @property
     def text(self) -> str:
         """As a line for people and readers."""
-        return f"Xid {self.number} on GPU {self.pci}, by NVML's event"
+        return f"Xid {self.number} on GPU {self.pci}, as the driver announced it"
 
 
 class XidEvents:

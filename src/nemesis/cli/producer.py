@@ -33,6 +33,10 @@ def producer(
     root: Annotated[
         Path, typer.Option(help="Read /proc, /sys and /dev below this folder: a copy of a node.")
     ] = Path("/"),
+    dcgm: Annotated[
+        str,
+        typer.Option(help="DCGM exporter's page, for GPUs that NVML cannot read.", metavar="URL"),
+    ] = "",
     state: Annotated[
         Path | None, typer.Option(help="Folder for the spool and what is remembered.")
     ] = None,
@@ -64,13 +68,15 @@ def producer(
         raise typer.BadParameter(
             "--json is of --once: what is published is read with telemetry cat"
         )
+    if dcgm and not dcgm.startswith("http://"):
+        raise typer.BadParameter("like http://127.0.0.1:9400/metrics", param_hint="--dcgm")
     if not root.is_dir():
         raise typer.BadParameter(f"no such folder: {root}", param_hint="--root")
     name = node or socket.gethostname().partition(".")[0]
     if not name:
         raise NemesisError("this machine has no host name", hint="give one with --node")
     folder = state or state_folder(cell) / "producers" / token_of(name)
-    settings = Settings(node=name, state=folder, root=root, period_ns=int(period * 1e9))
+    settings = Settings(node=name, state=folder, root=root, period_ns=int(period * 1e9), dcgm=dcgm)
     os.umask(0o077)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     if once:

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nemesis.processors.placement.bounds import fewest, lower_bound
+from nemesis.processors.placement.counts import flaws, greedy, total
+from nemesis.processors.placement.exchange import exchanged
 from nemesis.processors.placement.exhaustive import optimum
 from nemesis.processors.placement.ground import (
     Gang,
@@ -148,3 +150,25 @@ def test_real_leaves_of_2_to_8_hosts_are_used_sparingly() -> None:
     assert flaw(place, Gang(64), found) == ""
     assert len(found) == fewest(place, place.levels[0], Gang(64)) == 8
     assert len({place.tiers[0][part.shelf] for part in found}) == 1
+
+
+@given(grounds(40), st.lists(gangs, min_size=2, max_size=6))
+def test_an_exchange_holds_and_costs_no_more_and_ends_the_same(
+    place: Ground, some: list[Gang]
+) -> None:
+    first = greedy(place, some)
+    if not first:
+        return
+    better = exchanged(place, some, WEIGHTS, first, attempts_max=100)
+    assert flaws(place, some, better) == ""
+    assert total(place, better, WEIGHTS) <= total(place, first, WEIGHTS)
+    assert better == exchanged(place, some, WEIGHTS, first, attempts_max=100)
+
+
+def test_a_small_gang_makes_room_for_a_large_one() -> None:
+    place = ground((8, 6, 4))
+    some = [Gang(6), Gang(8)]
+    wrong = ((Part(0, 6),), (Part(1, 6), Part(0, 2)))
+    assert flaws(place, some, wrong) == ""
+    better = exchanged(place, some, WEIGHTS, wrong, attempts_max=10)
+    assert [nodes(each) for each in better] == [{1: 6}, {0: 8}]

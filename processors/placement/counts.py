@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from nemesis.processors.placement.bounds import fewest, lower_bound
+from nemesis.processors.placement.exchange import exchanged
 from nemesis.processors.placement.ground import Gang, Ground, Part, Placement, cost, flaw
 from nemesis.processors.placement.mip import Building, Mip
 from nemesis.processors.placement.subtree import best_fit
@@ -20,6 +21,9 @@ from nemesis.processors.topology.pool import sums
 
 SLACK = 1e-6
 """What a solver's bound may lie above a whole number without being the next one."""
+
+
+Source = Literal["subtree", "exchange", "solver"]
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -52,7 +56,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     bound: int
     bound_by: Literal["prefix", "solver"]
     status: Literal["optimal", "feasible", "none"]
-    source: Literal["subtree", "solver"]
+    source: Source
     refused: str = ""
     """Why a proposal was not taken."""
 
@@ -134,8 +138,12 @@ def judge(
     *,
     program: Program | None = None,
     answer: Answer | None = None,
+    attempts_max: int = 0,
 ) -> Judged:
-    """The better of our own placements and a solver's, once each is checked in whole numbers."""
+    """The best of our own placements and a solver's, once each is checked in whole numbers.
+
+    `attempts_max`: exchanges of two gangs that may be tried on our own.
+    """
     bound, bound_by = lower_bound(ground, gangs, weights), "prefix"
     own = greedy(ground, gangs)
     proposed: tuple[Placement, ...] = ()
@@ -146,10 +154,14 @@ def judge(
             bound, bound_by = solver_bound, "solver"
         proposed = proposal(program, gangs, answer)
         refused = flaws(ground, gangs, proposed) if proposed else ""
-    choices = [
-        (total(ground, each, weights), name, each)
-        for name, each in (("subtree", own), ("solver", proposed if not refused else ()))
-        if each
+    better = exchanged(ground, gangs, weights, own, attempts_max=attempts_max) if own else ()
+    options: tuple[tuple[Source, tuple[Placement, ...]], ...] = (
+        ("subtree", own),
+        ("exchange", better),
+        ("solver", () if refused else proposed),
+    )
+    choices: list[tuple[int, Source, tuple[Placement, ...]]] = [
+        (total(ground, each, weights), name, each) for name, each in options if each
     ]
     if not choices:
         return Judged(
@@ -161,7 +173,7 @@ def judge(
             source="subtree",
             refused=refused,
         )
-    cost_now, source, placements = min(choices, key=lambda each: each[0])
+    cost_now, source, placements = min(choices, key=lambda each: each[0])  # the first of equals
     if bound > cost_now:  # a bound above what is there was wrong
         bound, bound_by = lower_bound(ground, gangs, weights), "prefix"
     return Judged(
@@ -170,7 +182,7 @@ def judge(
         bound=bound,
         bound_by="solver" if bound_by == "solver" else "prefix",
         status="optimal" if bound == cost_now else "feasible",
-        source="solver" if source == "solver" else "subtree",
+        source=source,
         refused=refused,
     )
 

@@ -27,6 +27,10 @@ def test_the_shipped_model_loads_and_says_what_it_learnt_from() -> None:
     assert load_model(SEED_MODEL.read_bytes()).channels == model.channels
 
 
+def test_the_document_names_the_shipped_model() -> None:
+    assert f'"model": "{latest()}"' in (ROOT / "docs/prediction.md").read_text()
+
+
 def test_the_document_says_what_was_measured() -> None:
     text = (ROOT / "docs/prediction.md").read_text()
     between = text.split(BEGIN)[1].split(END)[0]

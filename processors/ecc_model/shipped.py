@@ -11,7 +11,7 @@ from typing import Final
 
 SUFFIX: Final = ".msgpack"
 FIRST_MODEL: Final = ""
-"""What a new cell is activated with; empty: none is sure enough to act by itself."""
+"""What a new cell is activated with; empty: none was shown real telemetry, so a person decides."""
 
 
 def latest() -> str:

@@ -53,7 +53,7 @@ format: $(VENV)/.dev ## Let ruff rewrite what it can
 bench: $(VENV)/.dev ## Measure the pipeline and print Table 1, goal beside result (at most 8 minutes)
 	@$(BIN)/python -m tests.bench
 
-bench-long: $(VENV)/.dev ## The soaks: catch-up of 5 million messages within 1 GB
+bench-long: $(VENV)/.dev ## The soaks: catch-up of 5 million messages within 1 GB; a lost rank under NEMESIS, torchrun and torchft
 	@$(BIN)/python -m tests.bench --long
 
 campaign: $(VENV)/.dev ## Fault campaigns, 50 repetitions a cut, 1,000 drawn scenarios, 2,500 quiet node-days, 20,000 GPU-days foreseen, and mutation testing (hours)

@@ -87,7 +87,7 @@ def _train(learner: Learner, told: TextIO) -> None:
             loss.backward()
             step.average(learner.model.parameters())
             learner.optimizer.step()
-            _tell(told, hook.steps_count, loss, hook.members)
+            tell(told, hook.steps_count, loss, hook.members)
 
 
 def _train_and_save(learner: Learner, out: Path, told: TextIO, life: int) -> None:
@@ -109,7 +109,7 @@ def _train_and_save(learner: Learner, out: Path, told: TextIO, life: int) -> Non
         _average(learner.model, dist.all_reduce, world)
         learner.optimizer.step()
         done += 1
-        _tell(told, done, loss, tuple(range(world)), life)
+        tell(told, done, loss, tuple(range(world)), life)
         if done % SAVE_EVERY == 0 and rank == 0:
             whole = {
                 "model": learner.model.state_dict(),
@@ -132,7 +132,8 @@ def _average(model: Any, reduce: Callable[[Any], Any], world: int) -> None:
         at += each.numel()
 
 
-def _tell(told: TextIO, step: int, loss: Any, members: tuple[int, ...], life: int = 0) -> None:
+def tell(told: TextIO, step: int, loss: Any, members: tuple[int, ...], life: int = 0) -> None:
+    """Write that a step was applied; `loss`: of this rank's samples."""
     line = {
         "step": step,
         "loss": round(float(loss.detach()), 4),

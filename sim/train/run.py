@@ -110,14 +110,14 @@ async def with_nemesis(fault: Fault, text: Text, look: Look) -> Told:
     with tempfile.TemporaryDirectory(prefix="nemesis-") as folder:
         told = Told(title="NEMESIS", steps=Steps(Path(folder)), fault=fault)
         command = (torch_python(), "-m", LOOP)
-        environment = _environment(fault, text, Path(folder))
+        environment = environment_of(fault, text, Path(folder))
         async with train_cell(Path(folder), RANKS, command, environment) as cell:
             async with background(_listen(cell.log, told)):
 
                 def pid() -> int:
                     return cell.agent.ranks[fault.rank].pid
 
-                await _watch(told, pid, lambda: not cell.agent.is_busy, look, NEMESIS_LIMIT_S)
+                await watch(told, pid, lambda: not cell.agent.is_busy, look, NEMESIS_LIMIT_S)
             await end_job(cell.server)
         return told
 
@@ -134,7 +134,7 @@ async def with_torchrun(fault: Fault, text: Text, look: Look) -> Told:
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen(  # noqa: ASYNC220  # a fork, over in milliseconds
                 [torch_python(), "-m", "torch.distributed.run", *arguments, "-m", LOOP],
-                env=os.environ | _environment(fault, text, Path(folder)) | _RESTARTS,
+                env=os.environ | environment_of(fault, text, Path(folder)) | _RESTARTS,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -142,7 +142,7 @@ async def with_torchrun(fault: Fault, text: Text, look: Look) -> Told:
                 preexec_fn=die_with_parent(),  # noqa: PLW1509  # two system calls, no lock taken
             )
         try:
-            await _watch(
+            await watch(
                 told,
                 lambda: told.steps.started[fault.rank][-1].pid,
                 lambda: process.poll() is not None,
@@ -154,7 +154,8 @@ async def with_torchrun(fault: Fault, text: Text, look: Look) -> Told:
         return told
 
 
-def _environment(fault: Fault, text: Text, out: Path) -> dict[str, str]:
+def environment_of(fault: Fault, text: Text, out: Path) -> dict[str, str]:
+    """What the loop reads; it writes into `out`."""
     return {
         "DEMO_TEXT": str(text.path),
         "DEMO_OUT": str(out),
@@ -164,17 +165,22 @@ def _environment(fault: Fault, text: Text, out: Path) -> dict[str, str]:
     }
 
 
-async def _watch(
+async def watch(
     told: Told, pid: Callable[[], int], is_over: Callable[[], bool], look: Look, limit_s: float
 ) -> None:
-    """Break the rank when it is time, and look on until the run is over."""
+    """Break the rank when it is time, and look on until the run is over.
+
+    Raises:
+        DemoFailedError: it did not come to its end within `limit_s`.
+    """
     until_s = time.monotonic() + limit_s
     fault, steps = told.fault, told.steps
     while not is_over():
         if steps.read():
             look(told)
         done = steps.done[fault.rank]
-        if not told.fault_ns and done and done[-1].step >= fault.step:
+        is_whole = bool(done) and len(done[-1].members) == RANKS
+        if not told.fault_ns and is_whole and done[-1].step >= fault.step:
             told.fault_ns = time.time_ns()
             os.kill(pid(), _SIGNALS[fault.kind])
             told.happenings.append(Happening("FAULT", str(fault), 0.0))

@@ -15,7 +15,10 @@ from tests.bench import (
     attributing,
     catch_up,
     cluster_live,
+    comparing,
+    deciding,
     generating,
+    hooking,
     page,
     pipeline,
     predicting,
@@ -32,13 +35,15 @@ SHORT = (
     predicting.measure,
     recovering.measure,
     resuming.measure,
+    hooking.measure,
+    deciding.measure,
     attributing.measure,
     pipeline.measure,
     replaying.measure,
     page.measure,
     generating.measure,
 )
-LONG = (catch_up.measure, cluster_live.measure, watching.measure)
+LONG = (catch_up.measure, cluster_live.measure, watching.measure, comparing.measure)
 
 
 async def main(measures: tuple[Callable[[], Awaitable[list[Row]]], ...]) -> int:

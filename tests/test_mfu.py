@@ -222,3 +222,23 @@ def test_a_model_that_nobody_knows_gets_its_width_from_its_parameters() -> None:
     row = Row({**said, "heads": "56", "seq_len": "4096"})
     assert row.shape.total == pytest.approx(34.4e9, rel=0.02)
     assert row.shape.ffn != 4 * row.shape.hidden
+
+
+def test_a_curve_rises_from_its_latency_to_its_bandwidth() -> None:
+    for name, curve in curves().curves.items():
+        assert curve.points == sorted(curve.points), name
+        times = [ns for _, ns in curve.points]
+        assert times == sorted(times), name
+        assert times[-1] > 10 * times[0], name
+
+
+@pytest.mark.parametrize("gpu", ["A100", "H100", "B200", "GB200"])
+def test_a_group_torn_over_two_domains_is_slower_at_every_size_that_counts(gpu: str) -> None:
+    links = Fabric(gpu=GPUS[gpu], rail_gbps=float(GPUS[gpu].rail_gbps))
+    for megabytes in (16, 64, 256, 1024):
+        whole, torn, tapered = (
+            links.collective("all_gather", megabytes * 2**20, span).ns
+            for span in (Span(8), Span(8, 2), Span(8, 2, 3 * MILLION))
+        )
+        assert torn > 1.3 * whole
+        assert tapered > 2 * torn

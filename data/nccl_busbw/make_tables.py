@@ -33,16 +33,19 @@ def rows() -> list[dict[str, str]]:
 
 
 def resampled(points: list[tuple[int, float]]) -> list[list[int]]:
-    """Bytes and ns, log-log between the measured ones, never falling with size."""
+    """Bytes and ns, log-log between the measured ones.
+
+    No size takes longer than a larger one: a first call that sets up what later ones use is longer.
+    """
+    least = [min(ns for _, ns in points[at:]) for at in range(len(points))]
+    rising = [(size, ns) for (size, _), ns in zip(points, least, strict=True)]
     found: list[list[int]] = []
-    longest = 0.0
-    for (size, ns), (next_size, next_ns) in pairwise(points):
+    for (size, ns), (next_size, next_ns) in pairwise(rising):
         steps = max(1, round(STEPS_AN_OCTAVE * math.log2(next_size / size)))
         for step in range(steps):
             at = step / steps
-            longest = max(longest, ns * (next_ns / ns) ** at)
-            found.append([round(size * (next_size / size) ** at), round(longest)])
-    found.append([points[-1][0], round(max(longest, points[-1][1]))])
+            found.append([round(size * (next_size / size) ** at), round(ns * (next_ns / ns) ** at)])
+    found.append([rising[-1][0], round(rising[-1][1])])
     return found
 
 

@@ -133,6 +133,10 @@ class Log:
         """Somebody else's fact."""
         return self._take(kind, key, f"{kind}/{len(self.facts)}", self.now_ns, data)
 
+    def lose(self, node: str, kind: str) -> None:
+        """A fact that a producer numbered does not reach the log."""
+        self._numbers[node, kind] += 1
+
     def _observe(
         self, kind: str, struct: type[Observation], node: str, **fields: Any
     ) -> Sequence[Conclusion]:

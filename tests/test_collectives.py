@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nemesis.processors.attribution.wait_graph import LISTED_MAX, Seen, groups_of
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.schemas.observed import GroupDigest, OperationSeen
-from tests.attribution_log import START_NS, Log, cluster, xid
+from tests.attribution_log import START_NS, Log, cluster, step_block, xid
 
 QUIET_S = 61
 MS = 1_000_000
@@ -472,3 +472,58 @@ def test_broken_digests_that_state_millions_of_ranks_cost_no_more_than_a_large_j
         (0, 1, 2),
         (0, 1, 2, 3),
     }
+
+
+def stuck_beside_unseen(*, started: bool) -> Mapping[int, Sequence[GroupDigest]]:
+    """Of eight ranks two were not read; 2 has not completed what 0, 1 and 3 have."""
+    done = [group("0", "0-7", 5), group("1", "0-3", 6, enqueued=7, created_ns=START_NS - 10**9)]
+    behind = group("0", "0-7", 4, enqueued=5, created_ns=START_NS - 2 * 10**9)
+    operation = behind.first_unfinished
+    assert operation is not None
+    behind = replace(behind, first_unfinished=replace(operation, started=started))
+    whole = [group("0", "0-7", 5)]
+    return {**dict.fromkeys((0, 1, 3), done), 4: whole, 5: whole, 2: [behind, group("1", "0-3", 6)]}
+
+
+@pytest.mark.parametrize(("started", "named"), [(True, [2]), (False, [])])
+def test_what_some_completed_and_went_on_from_nobody_is_missing_in(
+    started: bool, named: list[int]
+) -> None:
+    assert blamed(one(stuck_beside_unseen(started=started))) == named
+
+
+def standing(seconds: int, digests: Mapping[int, Sequence[GroupDigest]]) -> Log:
+    """A job of eight nodes that took steps of a second, then stands and is read once."""
+    log = cluster(*(f"n{number}" for number in range(1, 9)))
+    log.submitted(*(f"n{number}" for number in range(1, 9)), ranks_per_node=1)
+    for second in range(20 + seconds):
+        for rank in range(8):
+            row = {"rank": rank, "step": min(second, 12), "step_ns": 10**9, "own_ns": 9}
+            fields = {"step_count": 1, "steps": step_block(row), "period_ns": 10**9}
+            log.sample(f"n{rank + 1}", job="llama", **fields)
+        if second == 20:
+            for rank, groups in digests.items():
+                log.digest(rank, *groups, node=f"n{rank + 1}", entry_count=5)
+        log.tick(1)
+    return log
+
+
+def test_who_has_not_completed_what_its_peers_have_is_named_before_a_save_would_be_over() -> None:
+    assert blamed(standing(12, stuck_beside_unseen(started=True)).last) == [2]
+
+
+def test_who_never_called_is_not_named_before_a_save_would_be_over() -> None:
+    waiting = {rank: [group("0", "0-7", 4, enqueued=5)] for rank in range(8) if rank != 2}
+    digests = {**waiting, 2: [group("0", "0-7", 4)]}
+    assert not standing(50, digests).verdicts
+    assert blamed(standing(70, digests).last) == [2]
+
+
+def test_a_recorder_that_is_older_than_the_latest_step_says_nothing_of_the_next_stall() -> None:
+    log = standing(0, {})
+    log.digest(7, group("0", "0-7", 1), node="n8", entry_count=5, at_ns=START_NS + 5 * 10**9)
+    for rank in range(7):
+        log.digest(rank, group("0", "0-7", 4, enqueued=5), node=f"n{rank + 1}", entry_count=5)
+    for _ in range(62):
+        log.tick(1)
+    assert "of whom no recorder was read" in log.last.reason

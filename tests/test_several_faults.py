@@ -1,5 +1,8 @@
 """Promises about several faults of one job: none hides behind another, and none is made up."""
 
+import pytest
+
+from nemesis.schemas.observed import LogLineWritten
 from tests.attribution_log import SECOND_NS, xid
 from tests.test_attribution import recovered
 from tests.test_cascades import HEALTH, NODES, Job, digest
@@ -169,3 +172,71 @@ def test_a_link_that_goes_down_where_a_rank_gave_up_makes_the_program_no_culprit
     job.log.kernel("mlx5_core 0000:41:00.0 enp65s0np0: Link down", "n6")
     job.run(12, stands_still=True)
     assert "program/llama" not in job.named
+
+
+def printed(job: Job, node: str, rank: int, text: str) -> None:
+    fields = {"job": "llama", "rank": rank, "source": "program", "text": text}
+    job.log.told("log", LogLineWritten, node, **fields)
+
+
+ABORTED = "pid=40011, name=pt_main_thread, Ch 00000011"
+
+
+def test_an_abort_on_a_node_where_memory_ran_out_before_blames_no_program() -> None:
+    job = Job()
+    job.run(20)
+    job.log.kernel("Out of memory: Killed process 77 (python3) total-vm:1kB, anon-rss:1kB", "n6")
+    job.run(4)
+    for code in (43, 45):
+        job.log.kernel(xid(code, rest=ABORTED), "n6")
+    job.log.exited(11, node="n6", pid=40_011, signal=6)
+    job.run(30, stands_still=True)
+    assert not any(each.fault_class == "app.program" for each in job.log.verdicts)
+    assert job.named == ["process/n6/77"]
+
+
+def test_processes_of_others_that_end_beside_a_rank_that_aborted_blame_no_program() -> None:
+    job = Job()
+    job.run(20)
+    for code in (43, 45):
+        job.log.kernel(xid(code, rest=ABORTED), "n6")
+    job.log.exited(11, node="n6", pid=40_011, signal=6)
+    job.run(4, stands_still=True)
+    job.log.kernel(xid(45, rest="pid=281691, name=python3, Ch 00000002"), "n6")
+    job.run(40, stands_still=True)
+    assert not job.named
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total",
+        "torch.AcceleratorError: CUDA error: device-side assert triggered",
+    ],
+)
+def test_what_a_program_does_wrong_while_a_link_elsewhere_is_down_is_a_fault_of_its_own(
+    text: str,
+) -> None:
+    job = Job()
+    job.run(20)
+    job.rows["n6"] = [{}, {"port_up": 0, "link_downed_count": 1}, {}]
+    job.run(12, stands_still=True)
+    printed(job, "n2", 3, text)
+    job.run(6, stands_still=True)
+    assert set(job.named) == {"link/n6/mlx5_1", "program/llama"}
+    assert len({each.incident for each in job.log.verdicts}) == 2
+
+
+def test_what_ranks_said_before_a_recovery_says_nothing_of_what_comes_after_it() -> None:
+    job = Job()
+    job.run(20)
+    printed(job, "n2", 3, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB")
+    job.run(6, stands_still=True)
+    (incident,) = {each.incident for each in job.log.verdicts}
+    recovered(job.log, incident)
+    job.run(20)
+    printed(job, "n5", 9, "RuntimeError: something else")
+    job.run(6)
+    assert [each.fault_class for each in job.log.verdicts if each.incident != incident] == [
+        "unknown"
+    ]

@@ -155,6 +155,7 @@ class Attribution:
         state = self._state
         state.log_time_ns = fact.log_time_ns  # that of the samples too: a tick would have read them
         if fact.kind == "device_state":
+            state.hearing.heard(fact)
             state.device_states.take(fact)
             state.lost_ways.take_states(fact, state.inventory)
             trained = state.nvlinks.risen(fact)
@@ -219,7 +220,8 @@ class Attribution:
             return
         state = self._state
         state.log_time_ns = facts[-1].log_time_ns
-        state.hearing.heard_samples(facts)
+        for node in state.hearing.heard_samples(facts):
+            placing.unsay_silence(state, node)
         take_gpu_signs(state, stacked(facts, gpu_block))
         take_host_signs(state, stacked(facts, host_block))
         nics = stacked([fact for fact in facts if not fact.late], nic_block)

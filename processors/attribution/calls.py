@@ -15,26 +15,13 @@ from msgspec.structs import replace
 
 from nemesis.processors.attribution.findings import RANK_STUCK, Finding
 from nemesis.processors.attribution.recorder_findings import acquitted, named, recorder_finding
-from nemesis.processors.attribution.wait_graph import Group, Seen
+from nemesis.processors.attribution.wait_graph import GATHERING, Group, Seen
 from nemesis.schemas.inferred import RuledOut
 from nemesis.schemas.observed import OperationSeen
 
 # operations in which every member must bring the same sizes (NCCL user guide, Collective
 # Operations); all_to_all, gather and scatter may differ
-_EQUAL_SIZES: Final = frozenset(
-    {
-        "all_reduce",
-        "allreduce",
-        "broadcast",
-        "reduce",
-        "all_gather",
-        "_all_gather_base",
-        "all_gather_into_tensor",
-        "reduce_scatter",
-        "_reduce_scatter_base",
-        "reduce_scatter_tensor",
-    }
-)
+_EQUAL_SIZES: Final = GATHERING | {"broadcast", "reduce"}
 Call = tuple[object, ...]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import networkx as nx
+from msgspec.structs import replace
 
 from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.arrivals import late_rank, not_started
@@ -65,6 +66,28 @@ def judge_calls(job: str, seen: Mapping[int, Seen]) -> Finding | None:
     """What is wrong however long it lasts: ranks that called different operations; else None."""
     groups = groups_of(seen)
     return None if progress_of(seen, groups) is not None else differing_call(job, seen, groups)
+
+
+def judge_sure(job: str, seen: Mapping[int, Seen]) -> Finding | None:
+    """What no long save explains of a job that stands; else None.
+
+    Ranks that wait for each other alone, and ranks that have not completed what their peers have:
+    both called what they had to, and whoever saves, evaluates or loads data has not.
+    """
+    groups = groups_of(seen)
+    if progress_of(seen, groups) is not None or differing_call(job, seen, groups) is not None:
+        return None
+    crossed = crossed_calls(job, seen, groups)
+    if crossed is not None:
+        return crossed
+    waits = wait_graph(seen, groups)
+    found = _stuck(job, seen, groups, waits) if waits.stalled else None
+    stalled = tuple(sorted(components.rank(job, rank) for rank in waits.stalled))
+    if found is None or found.culprits != stalled:
+        return None
+    return replace(
+        found, provisional=True
+    )  # a link that is lost may keep the last part from a rank
 
 
 def _going_on(job: str, seen: Mapping[int, Seen], progress: Progress) -> Finding:

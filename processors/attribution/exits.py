@@ -94,7 +94,10 @@ def judge_exits(
 
 
 def _alone_ppm(exits: Sequence[Exit], acquitted: Collection[str]) -> int:
-    return ACQUITTED_PPM if all(each.node in acquitted for each in exits) else ALONE_PPM
+    """An abort is what the watchdog of a rank does that waits for another: that the node is well
+    says nothing about who that is."""
+    well = all(each.node in acquitted and each.signal != SIGABRT for each in exits)
+    return ACQUITTED_PPM if well else ALONE_PPM
 
 
 def _count(exits: Sequence[Exit]) -> str:

@@ -186,6 +186,10 @@ class Incident(msgspec.Struct, kw_only=True):
             and all(each.fault_class.partition(".")[0] in _NETWORK for each in shown)
         )
 
+    def is_outlived_by(self, silence: Silence) -> bool:
+        """Whether a network was lost, and nodes that went on reporting fell silent later."""
+        return self.is_of_network() and silence.since_ns > self.opened_ns
+
     def take_nodes(self, nodes: Sequence[str], now_ns: int) -> None:
         """New evidence about these nodes: judge it now."""
         self.nodes += [node for node in nodes if node not in self.nodes]

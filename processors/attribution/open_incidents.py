@@ -5,7 +5,7 @@ evidence on a node belongs to what is open on that node; what one program or one
 nodes belongs together; a process that was killed is a fault of its own unless it died with others.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Set
 from hashlib import sha256
 from typing import Final
 
@@ -28,6 +28,8 @@ HOLD_NS: Final = 2 * SECOND_NS
 QUIET_NS: Final = 600 * SECOND_NS  # an incident without news for so long is over
 # Recorded: 12 s from a GPU's Xid 79 to the switches' SXid, 51 s between one program's Xid 31s
 JOIN_NS: Final = 120 * SECOND_NS
+ELSEWHERE: Final = frozenset({"network", "nic", "storage", "straggler", "dataloader"})
+"""What classes of faults begin with that no program's error follows from."""
 
 
 class Incidents(msgspec.Struct):
@@ -133,6 +135,14 @@ class Incidents(msgspec.Struct):
                 return incident
         return None if likely.told or likely.silences or _has_broken(likely) else likely
 
+    def explain_stall(self, jobs: Collection[str], node: str) -> bool:
+        """Whether it is known why one of these jobs stands, and it is nothing on this node."""
+        return any(
+            each.job in jobs and each.level > UNEXPLAINED and node not in each.nodes
+            for each in self.open_ones
+            if not (each.recovered or each.is_of_pace())
+        )
+
     def of_nodes(self, nodes: Sequence[str], now_ns: int) -> Incident | None:
         """The latest one on any of these nodes that is not over."""
         for node in nodes:
@@ -206,6 +216,23 @@ def _has_cause(incident: Incident) -> bool:
     return deaths or any(
         each.level > PROGRAM_FAULT or each.message.kind != "xid" for each in incident.clues
     )
+
+
+def is_of_others(incident: Incident, nodes: Set[str]) -> bool:
+    """Whether something is known to be wrong that cannot make a program err on these nodes: a part
+    that broke or a process that was killed elsewhere, a network, calls that differ."""
+    broken = {e.node for e in incident.clues if e.level > PROGRAM_FAULT or _is_no_symptom(e)}
+    broken |= {each.node for each in incident.exits if is_own_death(each)}
+    broken |= {node for each in incident.silences for node in each.nodes}
+    if broken:
+        return broken.isdisjoint(nodes)
+    apart = [each for each in incident.told.values() if each.level > UNEXPLAINED]
+    differs = incident.stuck is not None and incident.stuck.of_its_own
+    return differs or any(each.fault_class.partition(".")[0] in ELSEWHERE for each in apart)
+
+
+def _is_no_symptom(clue: Clue) -> bool:
+    return clue.message.kind != "xid" and clue.level > UNEXPLAINED
 
 
 def _is_program(clue: Clue) -> bool:

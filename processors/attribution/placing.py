@@ -170,11 +170,18 @@ def place_faulted(state: State) -> None:
 def place_silence(state: State, tick: Fact) -> None:
     """Nodes that fell silent."""
     now_ns = state.log_time_ns
-    for silence in state.hearing.fallen_silent(tick, state.inventory, state.steps):
+
+    def may_live(node: str) -> bool:
+        lit = state.links.has_light(node, state.hearing.due_ns(node), state.inventory)
+        return lit or state.incidents.explain_stall(_jobs_on(state, node), node)
+
+    for silence in state.hearing.fallen_silent(tick, state.inventory, state.steps, may_live):
         seats = [seat for node in silence.nodes for seat in state.inventory.seats_on(node)]
         job = seats[0].job if seats else ""
         incident = state.incidents.of_nodes(silence.nodes, now_ns)
-        if incident is None:
+        if incident is not None and incident.is_outlived_by(silence):
+            incident = None
+        elif incident is None:
             incident = state.incidents.unexplained([job], now_ns, state.inventory)
             if incident is not None and not has_followers_only(
                 state, incident, silence.since_ns + SAMPLED_NS
@@ -193,7 +200,7 @@ def place_silence(state: State, tick: Fact) -> None:
 
 
 def unsay_silence(state: State, node: str) -> None:
-    """A node that spooled was never silent, only cut off from the log."""
+    """A node that was cut off from the log, or whose polls were lost, was never silent."""
     for incident in state.incidents.open_ones:
         told = [each for each in incident.silences if node in each.nodes]
         if told:

@@ -185,6 +185,7 @@ def _cuda_program(told: Told) -> Finding | None:
         confidence_ppm=800_000 if named else 700_000,
         level=PROGRAM_FAULT - 1,
         culprits=(f"program/{told.job}",) if named else (),
+        of_its_own=named,
         proofs=proofs(errors, "an error that programs make"),
         jobs=(told.job,),
         missing=("where it happens: CUDA_LAUNCH_BLOCKING=1, compute-sanitizer",),
@@ -210,6 +211,7 @@ def _gpu_memory(told: Told) -> Finding | None:
         confidence_ppm=850_000,
         level=PROGRAM_FAULT - 1,  # a rank that ends so says why
         culprits=(f"program/{told.job}",),
+        of_its_own=True,
         proofs=proofs(errors, "an allocation on the GPU failed"),
     )
 

@@ -34,6 +34,12 @@ def concerns_nobody(message: KernelMessage, level: int, node: str, inventory: In
     )
 
 
+def speaks_of_process(clue: Clue) -> bool:
+    """Whether a driver tells of a process and what it tells proves anything."""
+    of_process = UNEXPLAINED <= clue.level <= PROGRAM_FAULT and not _is_memory(clue.message)
+    return clue.message.kind == "xid" and of_process
+
+
 def _is_memory(message: KernelMessage) -> bool:
     return message.code in (63, 92)  # rows and corrected errors are the GPU's, whoever runs there
 
@@ -46,14 +52,13 @@ def weighed_program(
     steps: Steps,
 ) -> Finding | None:
     """What the kernel of one node says of a program, in the light of its job; None: nothing."""
-    told = [each for each in clues if each.level >= UNEXPLAINED]  # less proves nothing here
+    told = [each for each in clues if speaks_of_process(each)]
     if finding.level not in (PROGRAM_FAULT, UNEXPLAINED) or not told:
         return finding
-    if any(each.message.kind != "xid" for each in told):
+    if any(each.level == finding.level and each.message.kind != "xid" for each in clues):
         return finding
     jobs = {seat.job for seat in inventory.seats_on(clues[0].node)}
-    is_memory = any(_is_memory(each.message) for each in told)
-    if inventory.jobs and not jobs and not incident.exits and not is_memory:
+    if inventory.jobs and not jobs and not incident.exits:
         return None  # its job has ended since: it concerns nobody, as where none ran
     first_ns, last_ns = min(each.at_ns for each in told), max(each.at_ns for each in told)
     # what is printed of every process that ends says nothing about who began it
@@ -70,7 +75,10 @@ def weighed_program(
     ):
         return finding
     aborted = {each.pid for each in incident.exits if each.signal == SIGABRT}
-    ended = aborted.issuperset(each.message.pid for each in told)
+    ranks = {each.pid for each in incident.exits}
+    # somebody else's processes that end on the node as well change nothing about the ranks
+    own = {each.message.pid for each in told} & ranks or {each.message.pid for each in told}
+    ended = aborted.issuperset(own)
     if not ended and not any(steps.stood_still_before(job, first_ns, 0) for job in jobs):
         return replace(finding, provisional=True)
     return replace(

@@ -2,7 +2,9 @@
 
 Why: in a healthy job some rank is always ahead of the others; only what stays so is a hang. How: a
 job's digests are judged when one shows an operation pending for as long as a setting says, or when
-none has changed for so long; for those of the other ranks there is a moment to arrive. Not here:
+none has changed for so long; what no save explains is told as soon as the job is known to stand.
+For those of the other ranks there is a moment to arrive; what a digest shows that is older than the
+job's latest step is over. Not here:
 what they prove (collectives.py).
 """
 
@@ -11,7 +13,11 @@ from typing import Final
 
 import msgspec
 
-from nemesis.processors.attribution.collectives import judge_calls, judge_collectives
+from nemesis.processors.attribution.collectives import (
+    judge_calls,
+    judge_collectives,
+    judge_sure,
+)
 from nemesis.processors.attribution.findings import Finding
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.steps import Steps
@@ -22,6 +28,7 @@ SECOND_NS: Final = 1_000_000_000
 # Saving a checkpoint legitimately keeps the others waiting for tens of seconds; NCCL's own limit is
 # 600 s (torch, kProcessGroupNCCLDefaultTimeout)
 STALL_NS: Final = 60 * SECOND_NS
+SURE_NS: Final = 8 * SECOND_NS  # collectives of training take milliseconds
 GATHER_NS: Final = 2 * SECOND_NS  # ranks dump when one tells them to, within a second or two
 FORGET_NS: Final = 600 * SECOND_NS
 
@@ -38,6 +45,8 @@ class JobRecorders(msgspec.Struct):
     """Nothing is new since they were judged."""
     compared: bool = False
     """Nothing is new since it was looked whether all called the same."""
+    weighed: bool = False
+    """Nothing is new since it was looked for what no save explains."""
     timed: bool = False
     """Nothing is new since it was looked how long they wait."""
 
@@ -71,7 +80,7 @@ class Recorders(msgspec.Struct):
             job.ripe, job.judged = True, False
         if known is None or (known.groups, known.missing) != (seen.groups, seen.missing):
             job.changed_ns, job.judged, job.compared = fact.log_time_ns, False, False
-            job.timed = False
+            job.timed = job.weighed = False
 
     def forget(self, job: str) -> None:
         """The job is over, or goes on in another membership."""
@@ -105,13 +114,22 @@ class Recorders(msgspec.Struct):
                 del self.jobs[job]
             if recorders.judged or waited_ns < GATHER_NS:
                 continue
-            read_ns = max(seen.at_ns + seen.error_ns for seen in recorders.seen.values())
-            if steps.has_got_on_since(job, read_ns):
+            recorders.seen = {
+                rank: seen
+                for rank, seen in recorders.seen.items()
+                if not steps.has_got_on_since(job, seen.at_ns + seen.error_ns)
+            }
+            if not recorders.seen:
                 del self.jobs[job]  # they show a moment that is over
                 continue
             if waited_ns >= (GATHER_NS if recorders.ripe else stall_ns):
                 recorders.judged = recorders.compared = True
                 finding = judge_collectives(job, recorders.seen)
+            elif not recorders.weighed and waited_ns >= SURE_NS and steps.stands(job, now_ns):
+                recorders.weighed = True
+                finding = judge_sure(job, recorders.seen)
+                if finding is None:
+                    continue
             elif not recorders.compared:
                 # what was called cannot change any more, however long one waits
                 recorders.compared = True

@@ -227,6 +227,12 @@ class Reports(msgspec.Struct):
         for job in old:
             del self.jobs[job]
 
+    def resume(self, job: str) -> None:
+        """The job goes on after a recovery: what ranks said before is over, settings are not."""
+        reports = self.jobs.get(job)
+        if job and reports is not None:
+            reports.said, reports.alike, reports.stacks = [], {}, []
+
     def end(self, job: str) -> None:
         """The job is over."""
         if job:

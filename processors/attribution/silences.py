@@ -9,7 +9,7 @@ congested: nobody is named until the others are heard again, or have been silent
 log time throughout. Not here: what a silent node's ranks prove (verdicts.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -22,6 +22,9 @@ from nemesis.schemas.facts import Fact
 
 SECOND_NS: Final = 1_000_000_000
 PERIODS: Final = 3  # one lost message and one late one are no silence
+# of a node that may live: where one poll in twenty is lost, one of fifty nodes that are polled each
+# 5 s misses three in a row five times an hour, and five in a row once in four days
+LIT_PERIODS: Final = 5
 LATE_PERIODS: Final = 2  # a message that should have come is missing
 GONE_PERIODS: Final = 6  # who is late for so long is not late any more
 PERIOD_NS: Final = 5 * SECOND_NS  # of a node that does not say how often it polls
@@ -41,6 +44,8 @@ class Hearing(msgspec.Struct):
     """The same, of samples alone."""
     polled_at_ns: dict[str, int] = {}
     """When each node was last polled, by its own clock."""
+    polled_n: dict[str, int] = {}
+    """The number of that poll: a producer leaves out none, so what is missing was lost."""
     period_ns: dict[str, int] = {}
     """Only of nodes that poll at another period than PERIOD_NS."""
     told: dict[str, int] = {}
@@ -59,12 +64,14 @@ class Hearing(msgspec.Struct):
         if self.spooling and not fact.late and node in self.spooling:
             self.spooling.remove(node)
 
-    def heard_samples(self, facts: Sequence[Fact]) -> None:
-        """Samples of different nodes were read at one log time."""
+    def heard_samples(self, facts: Sequence[Fact]) -> list[str]:
+        """Samples of different nodes were read at one log time; which were polled while silent."""
+        unheard = [fact.key for fact in facts if self._was_polled_unheard(fact)]
         heard = dict.fromkeys([fact.key for fact in facts], facts[-1].log_time_ns)
         self.last_ns.update(heard)
         self.polled_ns.update(heard)
         self.polled_at_ns.update((fact.key, fact.at_ns) for fact in facts)
+        self.polled_n.update((fact.key, fact.data.n) for fact in facts)
         if self.spooling:
             for fact in facts:
                 self.heard(fact)
@@ -72,6 +79,16 @@ class Hearing(msgspec.Struct):
             period_ns = fact.data.period_ns
             if period_ns and period_ns != self.period_ns.get(fact.key, PERIOD_NS):
                 self.period_ns[fact.key] = period_ns
+        return unheard
+
+    def _was_polled_unheard(self, fact: Fact) -> bool:
+        """Whether a node that is called silent comes back with the number of a poll that shows
+        others before it, by the same process: they were lost on their way, and it never stood."""
+        node = fact.key
+        if fact.late or self.polled_ns.get(node, 0) > self.told.get(node, -1):
+            return False
+        lived = fact.data.start_ns < self.polled_at_ns.get(node, 0)
+        return bool(lived and fact.data.n > self.polled_n[node] + 1)
 
     def _period_of(self, node: str) -> int:
         """How often a node is polled; one that never was, as seldom as any other."""
@@ -113,8 +130,13 @@ class Hearing(msgspec.Struct):
         while len(self.left_ns) > LEFT_MAX:
             del self.left_ns[next(iter(self.left_ns))]
 
-    def fallen_silent(self, tick: Fact, inventory: Inventory, steps: Steps) -> list[Silence]:
-        """Nodes that fell silent and were not told before; at most one finding a domain."""
+    def fallen_silent(
+        self, tick: Fact, inventory: Inventory, steps: Steps, may_live: Callable[[str], bool]
+    ) -> list[Silence]:
+        """Nodes that fell silent and were not told before; at most one finding a domain.
+
+        `may_live`: whether other evidence than its polls speaks for the life of a node.
+        """
         now_ns, before_ns = tick.log_time_ns, self.tick_ns
         self.tick_ns = now_ns
         if now_ns - before_ns > TICK_GAP_NS:
@@ -126,7 +148,12 @@ class Hearing(msgspec.Struct):
             for node, last_ns in self.last_ns.items()
             if now_ns - last_ns > SILENT_NS_MIN and now_ns - last_ns > self._limit_ns(node)
         ]
-        overdue = [node for node in overdue if not self._lives(node, inventory, steps)]
+        overdue = [
+            node
+            for node in overdue
+            if not self._lives(node, inventory, steps)
+            and not (self._may_be_lossy(node, now_ns) and may_live(node))
+        ]
         if not overdue or (len(self.last_ns) > OTHERS_MIN and not self._hears_anybody(now_ns)):
             return []  # that nobody at all is heard says something about the log, not about nodes
         return self._told(sorted(overdue), tick, inventory, self._late_count(now_ns))
@@ -139,6 +166,10 @@ class Hearing(msgspec.Struct):
         since_ns = self.due_ns(node)
         jobs = dict.fromkeys(seat.job for seat in inventory.seats_on(node))
         return any(steps.has_got_on_since(job, since_ns) for job in jobs)
+
+    def _may_be_lossy(self, node: str, now_ns: int) -> bool:
+        """Whether so many polls of a living node may be lost one after the other."""
+        return now_ns - self.last_ns[node] <= LIT_PERIODS * self._period_of(node)
 
     def _hears_anybody(self, now_ns: int) -> bool:
         return any(

@@ -74,6 +74,7 @@ class State(msgspec.Struct):
         self.recorders.forget(job)
         self.halts.regroup(job)
         self.steps.regroup(job)
+        self.reports.resume(job)
         self.step_times.forget(job)
         self.step_states.forget(job)
 

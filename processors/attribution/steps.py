@@ -181,6 +181,11 @@ class Steps(msgspec.Struct):
         waited_ns = STILL_STEPS * steps.step_ns + 2 * steps.period_ns
         return not steps.step_ns or now_ns - steps.advanced_ns <= waited_ns
 
+    def stands(self, job: str, now_ns: int) -> bool:
+        """Whether it is known that the job stands still."""
+        steps = self.jobs.get(job)
+        return steps is not None and bool(steps.step_ns) and not self.may_get_on(job, now_ns)
+
     def suffers(self, job: str, now_ns: int) -> bool:
         """Whether a job stands still, or takes a tenth longer than at its fastest."""
         steps = self.jobs.get(job)

@@ -5,7 +5,7 @@ with one culprit. How: the finding of the highest level is the root; what the ot
 same component becomes evidence, everything else they touch is a victim.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ from nemesis.processors.attribution.host_sign_findings import judge_host_signs
 from nemesis.processors.attribution.incidents import SERVER_SILENT, Incident, Silence
 from nemesis.processors.attribution.inventory import Inventory
 from nemesis.processors.attribution.kernel_findings import judge_kernel
-from nemesis.processors.attribution.programs import weighed_program
+from nemesis.processors.attribution.programs import speaks_of_process, weighed_program
 from nemesis.processors.attribution.steps import Steps
 from nemesis.schemas import components
 from nemesis.schemas.inferred import Culprit, Evidence, FaultAttributed, RuledOut
@@ -45,11 +45,7 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
     """What each kind of evidence proves, the root first."""
     found: list[Finding] = []
     for node in sorted({clue.node for clue in incident.clues}):
-        clues = [clue for clue in incident.clues if clue.node == node]
-        finding = judge_kernel(node, clues, inventory)
-        if finding is not None:
-            weighed = weighed_program(finding, clues, incident, inventory, steps)
-            found += [weighed] if weighed is not None else []
+        found += _of_kernel(node, incident, inventory, steps)
     found = _with_server(found, incident)
     exited = judge_exits(incident.exits, inventory, steps, incident.acquitted)
     stuck = incident.stuck
@@ -67,6 +63,25 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
     # of findings that explain as much, the surer one; never the one whose node is named first
     found.sort(key=lambda each: (-_level(each, killed, left), -each.confidence_ppm, each.culprits))
     return _named_first(found)
+
+
+def _of_kernel(
+    node: str, incident: Incident, inventory: Inventory, steps: Steps
+) -> Iterator[Finding]:
+    """What the kernel of one node proves; what it says of a process, where that is nobody's, must
+    not hide what else it says."""
+    clues = [clue for clue in incident.clues if clue.node == node]
+    finding = judge_kernel(node, clues, inventory)
+    if finding is None:
+        return
+    weighed = weighed_program(finding, clues, incident, inventory, steps)
+    if weighed is not None:
+        yield weighed
+    others = [clue for clue in clues if not speaks_of_process(clue)]
+    if others and (weighed is None or weighed.level < finding.level):
+        rest = judge_kernel(node, others, inventory)
+        if rest is not None:
+            yield rest
 
 
 def _named_first(found: list[Finding]) -> list[Finding]:

@@ -24,6 +24,22 @@ HUBS_MAX: Final = 64  # ranks of a hung group are stuck in one or two operations
 LISTED_MAX: Final = 1 << 21  # of all groups: 16 of each rank of a job of 131,072
 PEERS_MAX: Final = 8  # of one batch; a pipeline stage has two neighbours
 UNSEEN_MAX: Final = 8  # enough to ask for; a broken digest may list a million
+GATHERING: Final = frozenset(
+    {
+        "all_reduce",
+        "allreduce",
+        "all_gather",
+        "_all_gather_base",
+        "all_gather_into_tensor",
+        "reduce_scatter",
+        "_reduce_scatter_base",
+        "reduce_scatter_tensor",
+    }
+)
+"""What needs a part of equal size from each member (NCCL user guide, Collective Operations)."""
+# completes nowhere before every member brought its part; a broadcast's root and the other ranks of
+# a reduction are done before that
+_OF_ALL: Final = GATHERING | {"all_to_all", "all_to_allv", "barrier"}
 _P2P: Final = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})\Z")
 
 
@@ -139,7 +155,10 @@ def wait_graph(seen: Mapping[int, Seen], groups: list[Group]) -> Waits:
         for collective, stuck in stuck_in(group, seen):
             hub = Hub(group.name, collective)
             due = not_arrived(group, collective, stuck, seen)
-            done = [] if due else _peers_done(group, collective, seen)
+            done = _peers_done(group, collective, seen)
+            if done and _was_whole(group, collective, stuck, seen):
+                due = []
+            done = [] if due else done
             first_ns = min(done, default=None)
             stalled.update(rank for rank in stuck if _is_behind(seen[rank], first_ns))
             if not due and not done:
@@ -194,6 +213,21 @@ def _peers_done(group: Group, collective: int, seen: Mapping[int, Seen]) -> list
         for member, digest in group.digests.items()
         if digest.last_completed >= collective
     ]
+
+
+def _was_whole(
+    group: Group, collective: int, stuck: Mapping[int, OperationSeen], seen: Mapping[int, Seen]
+) -> bool:
+    """Whether all members have called a collective, also those of whom no recorder was read.
+
+    Nobody completes it before that and waits in a later one; alone, that it is over may also mean
+    that it failed (gloo).
+    """
+    began = all(each.op in _OF_ALL and each.started for each in stuck.values())
+    since_ns = max(each.created_ns for each in stuck.values())
+    done = (rank for rank, each in group.digests.items() if each.last_completed >= collective)
+    later = (pending(seen[rank], each) for rank in done for each in seen[rank].groups)
+    return began and any(each is not None and each.created_ns > since_ns for each in later)
 
 
 def _is_behind(own: Seen, done_ns: int | None) -> bool:

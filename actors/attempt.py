@@ -69,7 +69,7 @@ class Attempting:
             self._decision,
             standing,
             self._channel.boot_ids,
-            stores=self._channel.stores,
+            stores=self._channel.stores(self._decision.job),
             at_boundary=self._claims.at_boundary(self._decision),
         )
         nodes = nodes_of(self._decision, standing)

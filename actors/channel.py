@@ -49,8 +49,7 @@ class Channel:
         order, or None while they are not known; `on_said` gets what agents say, asked or not;
         `on_change`: some state is newer."""
         self.boot_ids: Final[dict[str, str]] = {}
-        self.stores: Final[dict[str, str]] = {}
-        """Per node, `host:port` where memberships can meet."""
+        self._stores: Final[dict[str, dict[str, str]]] = {}
         self._connection: Final = connection
         self._ranks_of: Final = ranks_of
         self._plans_for: Final = plans_for
@@ -73,6 +72,10 @@ class Channel:
     def connected(self) -> bool:
         """Whether agents can be heard now, as far as it depends on us."""
         return self._connection.client.is_connected
+
+    def stores(self, job: str) -> dict[str, str]:
+        """Per node of a job, `host:port` where its memberships can meet."""
+        return {node: store for node, store in self._stores.get(job, {}).items() if store}
 
     def states(self, job: str) -> dict[tuple[str, int], RankState]:
         """The newest state of each (node, rank) of a job."""
@@ -105,8 +108,8 @@ class Channel:
         if number <= self._newest.get(place, (0, 0)):
             return
         self._newest[place] = number
-        if report.store:
-            self.stores[report.node] = report.store
+        # also none: the store of an earlier life of the agent may be gone
+        self._stores.setdefault(report.job, {})[report.node] = report.store
         self._hear(report)
 
     async def _hear_hello(self, message: Msg) -> None:

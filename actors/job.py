@@ -116,7 +116,7 @@ class JobActor:
                 decision,
                 standing,
                 self._channel.boot_ids,
-                stores=self._channel.stores,
+                stores=self._channel.stores(job),
                 at_boundary=self.claims.at_boundary(decision),
             )
             for job, standing in self.claims.jobs.items()

@@ -28,8 +28,8 @@ def due(
     ranks: dict[int, Rank], seconds: float, *, by_itself: bool = False, **fields: Any
 ) -> list[Order | Plan | None]:
     """What is due when the log is first missed, when that was held for, and so much later."""
-    fields = {"members": "0-2", "on_log_loss": "shrink", "grace_ns": 3 * SECOND_NS} | fields
-    plan = Plan(job="llama", epoch=4, kind="membership", **fields)
+    usual: dict[str, Any] = {"members": "0-2", "on_log_loss": "shrink", "grace_ns": 3 * SECOND_NS}
+    plan = Plan(job="llama", epoch=4, kind="membership", **(usual | fields))
     absence = Absence()
     return [
         absence.due(

@@ -328,7 +328,9 @@ def test_a_job_that_starts_on_a_node_that_is_silent_already_learns_it() -> None:
     run(log, NODES, 10)
     run(log, NODES[1:], 40)
     log.submitted("n1", job="other")
-    run(log, NODES[1:], 5)
+    run(log, NODES[1:], 10)  # its agent may only be starting
+    assert log.verdicts == []
+    run(log, NODES[1:], 10)
     assert log.last.culprits[0].id == "node/n1"
     assert log.last.jobs == ("other",)
 

@@ -114,6 +114,7 @@ class Agent:
             environment=os.environ | dict(self._launch.environment),
         )
         self.store = self._store.address
+        self.report_changes(time.time_ns(), always=True)
         socket_path = self._folder / "agent.sock"
         socket_path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._serve, str(socket_path))

@@ -198,7 +198,7 @@ class Attribution:
         match fact.kind:
             case "job_submitted":
                 state.inventory.submit(fact.data)
-                state.hearing.expect(fact.data.node_names)
+                state.hearing.expect(fact.data.node_names, fact.log_time_ns)
                 state.forget(fact.data.job)
             case "job_ended":
                 self._end(fact.data.job)

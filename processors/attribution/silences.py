@@ -117,10 +117,12 @@ class Hearing(msgspec.Struct):
             self.spooling.append(node)
         self.told.pop(node, None)
 
-    def expect(self, nodes: Sequence[str]) -> None:
-        """A job runs there now: their silence counts, even if it is an old one."""
+    def expect(self, nodes: Sequence[str], log_time_ns: int) -> None:
+        """A job runs there from now on: silence is measured anew, its agents may only begin."""
         for node in nodes:
             self.told.pop(node, None)
+            if node in self.last_ns:
+                self.last_ns[node] = max(self.last_ns[node], log_time_ns)
 
     def leave(self, nodes: Sequence[str], log_time_ns: int) -> None:
         """A job goes on without these nodes, perhaps because they did not answer it any more."""

@@ -61,6 +61,7 @@ async def measure(runs: int = RUNS) -> list[Row]:
                     print(f"{name}, {fault}: {error.message}", file=sys.stderr)
                     continue
                 assert told.cost is not None
+                print(f"{name}, {fault}: {told.cost.pause_ms:,.0f} ms", file=sys.stderr)
                 took.setdefault((fault, name), []).append(told.cost.pause_ms)
                 redone[fault, name] = max(redone.get((fault, name), 0), told.cost.steps_redone)
     return [

@@ -7,24 +7,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nemesis.training.hook import AGENT, HOST, JOB, RANK, TAP, Hook, Stateful
+from nemesis.schemas.layout import Degrees
+from nemesis.training.hook import HOST, TAP, Hook, Stateful
+from nemesis.training.seat import AGENT, JOB, RANK
 from nemesis.training.wire import Line
 
 
-def attach(torch: Any, things: tuple[Stateful, ...], *, seed: int = 0) -> Hook:
+def attach(
+    torch: Any, things: tuple[Stateful, ...], *, seed: int, tp: int, cp: int, pp: int, ep: int
+) -> Hook:
     """A hook for this process; says once on stderr where no agent speaks to it."""
+    degrees = Degrees(tp=tp, cp=cp, pp=pp, ep=ep)
     path = os.environ.get(AGENT)
     if path is None:
         sys.stderr.write("nemesis: no agent here, this job trains alone\n")
-        return Hook(torch, things, None, seed=seed)
+        return Hook(torch, things, None, seed=seed, degrees=degrees)
     for name, value in found_beside(Path(path), os.environ).items():
         os.environ.setdefault(name, value)
     try:
         line = Line(Path(path))
     except OSError as error:
         sys.stderr.write(f"nemesis: the agent at {path} does not answer ({error.strerror})\n")
-        return Hook(torch, things, None, seed=seed)
-    return Hook(torch, things, line, seed=seed)
+        return Hook(torch, things, None, seed=seed, degrees=degrees)
+    return Hook(torch, things, line, seed=seed, degrees=degrees)
 
 
 def found_beside(socket_path: Path, around: Mapping[str, str]) -> dict[str, str]:

@@ -23,6 +23,10 @@ class GivenUpError(Exception):
     """What was waited for is not to be waited for any more."""
 
 
+class DoneAgainError(GivenUpError):
+    """The members are settled already, and their step is to be done again."""
+
+
 class BrokenGroupError(Exception):
     """The group does not work: a peer is gone, or it did not come in time."""
 
@@ -36,6 +40,8 @@ class Group:
         """Of this rank among them."""
         self.backend: Final[Any] = backend
         self._torch: Final[Any] = torch
+        self.is_given_up = False
+        """Whether all waits in it end now, whoever still waits."""
         self._pending: list[Any] = []
 
     def reduce(self, tensor: Any, given_up: Callable[[], bool]) -> None:
@@ -45,7 +51,7 @@ class Group:
             BrokenGroupError: a peer is gone.
             GivenUpError: `given_up` became true.
         """
-        self._wait(self._started(lambda: self.backend.allreduce([tensor])), given_up)
+        self.wait(self.started(lambda: self.backend.allreduce([tensor])), given_up)
 
     def gather(self, numbers: Sequence[int], given_up: Callable[[], bool]) -> list[list[int]]:
         """Some numbers of every member, in their order.
@@ -56,7 +62,7 @@ class Group:
         torch = self._torch
         own = torch.tensor(numbers, dtype=torch.int64)
         every = [torch.zeros_like(own) for _ in self.members]
-        self._wait(self._started(lambda: self.backend.allgather([every], [own])), given_up)
+        self.wait(self.started(lambda: self.backend.allgather([every], [own])), given_up)
         return [each.tolist() for each in every]
 
     def broadcast(self, tensor: Any, root: int, given_up: Callable[[], bool]) -> None:
@@ -67,14 +73,19 @@ class Group:
         """
         options = self._torch.distributed.BroadcastOptions()
         options.rootRank = root
-        self._wait(self._started(lambda: self.backend.broadcast([tensor], options)), given_up)
+        self.wait(self.started(lambda: self.backend.broadcast([tensor], options)), given_up)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is under way in it, so that dropping it waits for nothing."""
         return all(work.is_completed() for work in self._pending)
 
-    def _started(self, start: Callable[[], Any]) -> Any:
+    def started(self, start: Callable[[], Any]) -> Any:
+        """Start an operation of the backend; the group is kept as long as it is under way.
+
+        Raises:
+            BrokenGroupError: a peer is gone.
+        """
         try:
             work = start()
         except RuntimeError as error:
@@ -83,14 +94,19 @@ class Group:
         self._pending.append(work)
         return work
 
-    def _wait(self, work: Any, given_up: Callable[[], bool]) -> None:
+    def wait(self, work: Any, given_up: Callable[[], bool]) -> None:
+        """Wait for it.
+
+        Raises:
+            As `reduce`.
+        """
         while not work.is_completed():
             try:
                 work.wait(SLICE)
             except RuntimeError as error:
                 if not work.is_completed() and "timed out" not in str(error).lower():
                     raise BrokenGroupError(_said(error)) from error
-            if given_up() and not work.is_completed():
+            if (self.is_given_up or given_up()) and not work.is_completed():
                 raise GivenUpError
         try:
             work.wait()
@@ -109,18 +125,17 @@ class Grounds:
 
     def form(
         self,
-        job: str,
-        epoch: int,
+        name: str,
         members: tuple[int, ...],
         rank: int,
         *,
         store: str,
         given_up: Callable[[], bool],
     ) -> Group:
-        """The group of an epoch, once all its members have come.
+        """The group of a name, which is never used again, once all its members have come.
 
         Raises:
-            BrokenGroupError: somebody did not come, or the epoch has other members.
+            BrokenGroupError: somebody did not come, or the name has other members.
             GivenUpError: `given_up` became true.
         """
         made: list[Group] = []
@@ -128,7 +143,7 @@ class Grounds:
 
         def make() -> None:
             try:
-                made.append(self._made(job, epoch, members, rank, store))
+                made.append(self._made(name, members, rank, store))
             except RuntimeError as error:
                 failed.append(error)
 
@@ -143,28 +158,29 @@ class Grounds:
             raise BrokenGroupError(_said(failed[0])) from failed[0]
         return made[0]
 
-    def _made(self, job: str, epoch: int, members: tuple[int, ...], rank: int, store: str) -> Group:
+    def _made(self, name: str, members: tuple[int, ...], rank: int, store: str) -> Group:
         dist = self._torch.distributed
         host, _, port = store.rpartition(":")
         timeout = timedelta(seconds=FORM_S)
         client = dist.TCPStore(host, int(port), None, False, timeout, wait_for_workers=False)
         named = ",".join(map(str, members))
-        own = client.compare_set(f"{job}/{epoch}/members", "", named).decode()
+        own = client.compare_set(f"{name}/members", "", named).decode()
         if own != named:
-            raise RuntimeError(f"epoch {epoch} has other members: {own}")
+            raise RuntimeError(f"{name} has other members: {own}")
         options = dist.ProcessGroupGloo._Options()
         options._devices = [self._device]
         options._timeout = timeout
-        options.group_name = f"{job}/{epoch}"
+        options.group_name = name
         options.global_ranks_in_group = list(members)
         position = members.index(rank)
-        prefix = dist.PrefixStore(f"{job}/{epoch}", client)
+        prefix = dist.PrefixStore(name, client)
         backend = dist.ProcessGroupGloo(prefix, position, len(members), options)
         backend._set_default_timeout(timedelta(seconds=OPERATION_S))
         return Group(self._torch, backend, members, position)
 
     def park(self, group: Group) -> None:
         """Keep a group until nothing is under way in it."""
+        group.is_given_up = True
         self._parked = [each for each in self._parked if not each.is_idle]
         self._parked.append(group)
 

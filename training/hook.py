@@ -1,4 +1,4 @@
-"""The hook: what a training loop calls, and the thread that listens to the node's agent.
+"""The hook: what a training loop calls.
 
     import nemesis
 
@@ -17,36 +17,26 @@ trains as it would have without the hook, over torch's default group if there is
 """
 
 import importlib
-import io
 import os
-import sys
-import threading
-import time
-from collections.abc import Iterable
-from pathlib import Path
-from types import TracebackType
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-import msgspec
+from nemesis.schemas.layout import Degrees, Kind
+from nemesis.training.commit import Part, is_applied_by_others, latest, settled
+from nemesis.training.ddp import Buckets, tied
+from nemesis.training.gloo_group import BrokenGroupError, DoneAgainError, GivenUpError, Grounds
+from nemesis.training.groups import Groups, form
+from nemesis.training.handover import hand_over
+from nemesis.training.membership import NO_STATE, Member, State
+from nemesis.training.seat import Seat
+from nemesis.training.step import Step
+from nemesis.training.undo import Undo
+from nemesis.training.wire import Line
 
-from nemesis.training.gloo_group import BrokenGroupError, GivenUpError, Grounds, Group
-from nemesis.training.membership import FIRST_STATE, NO_STATE, Deed, Member, State
-from nemesis.training.samples import sample_ids
-from nemesis.training.wire import End, Line, Standing, Told
-
-AGENT: Final = "NEMESIS_AGENT"
-"""Path of the agent's socket."""
-RANK: Final = "NEMESIS_RANK"
-"""As submitted; a membership may place it elsewhere among its members."""
-JOB: Final = "NEMESIS_JOB"
 HOST: Final = "NEMESIS_HOST"
 """By which address peers reach this node."""
 TAP: Final = "NEMESIS_TAP"
 """Path of the socket on which torch serves this process's flight recorder."""
-STATE_FROM: Final = "NEMESIS_STATE_FROM"
-"""`peer`: this process is started into a running job, and its first state is none."""
-END_S: Final = 30.0
-AGAIN_S: Final = 0.2
 
 
 class Stateful(Protocol):
@@ -61,69 +51,17 @@ class Stateful(Protocol):
         ...
 
 
-class Step:
-    """One step of the loop; `with hook.step() as step`."""
-
-    def __init__(self, hook: "Hook") -> None:
-        self._hook: Final = hook
-        self._batch = 0
-        self._reduced = False
-
-    def samples(self, length: int, batch: int) -> tuple[int, ...]:
-        """Ids of this rank's samples out of `length`; every member takes `batch` of them."""
-        self._batch = batch
-        hook = self._hook
-        return sample_ids(
-            hook.samples_count,
-            length=length,
-            batch=batch,
-            position=hook.position,
-            seed=hook.seed,
-        )
-
-    def average(self, parameters: Iterable[Any]) -> None:
-        """Put the mean of all members' gradients into `grad`; a missing gradient counts as zeros.
-
-        Raises:
-            BrokenGroupError, GivenUpError: the step is not to be applied; leave the `with`.
-        """
-        hook = self._hook
-        shared = [each for each in parameters if each.requires_grad]
-        for each in shared:
-            if each.grad is None:
-                each.grad = each.new_zeros(each.shape)
-        hook.reduce([each.grad for each in shared])
-        self._reduced = True
-
-    def __enter__(self) -> "Step":
-        self._hook.settle()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        if isinstance(error, BrokenGroupError | GivenUpError):
-            self._hook.failed(error)
-            return True
-        if error is None:
-            try:
-                if not self._reduced:
-                    self._hook.reduce([])
-            except (BrokenGroupError, GivenUpError) as late:
-                self._hook.failed(late)
-                return True
-            self._hook.stepped(self._batch)
-        return False
-
-
 class Hook:
-    """One rank's tie to its agent, and the group that it trains in."""
+    """One rank's tie to its agent, and the groups that it trains in."""
 
     def __init__(
-        self, torch: Any, things: tuple[Stateful, ...], line: Line | None, *, seed: int = 0
+        self,
+        torch: Any,
+        things: tuple[Stateful, ...],
+        line: Line | None,
+        *,
+        seed: int,
+        degrees: Degrees,
     ) -> None:
         self.seed: Final = seed
         """Of the order of samples; equal on all ranks."""
@@ -131,135 +69,216 @@ class Hook:
         """Taken by all steps that were applied."""
         self._torch: Final[Any] = torch
         self._things: Final = things
-        self._line = line
+        self._degrees: Final = degrees
         self._steps_count = 0
         """Of one that is alone."""
-        self._changed: Final = threading.Condition()
-        self._interrupted = False
-        self._member: Member | None = None
-        self._stores: Final[dict[int, str]] = {}
-        self._may_end = threading.Event()
-        self._group: Group | None = None
-        self._why = ""
+        self._groups: Groups | None = None
+        self._for_torch: dict[Kind, Any] = {}
+        self._epoch = -1
+        """Of the groups."""
+        self._parts_count = 1
+        """Into which the current step's samples are divided."""
+        self._is_committed = False
+        """Whether all members have all gradients of the current step."""
+        self._prepared: State = NO_STATE
+        self._unfinished: Groups | None = None
+        """Where the others wait until what was prepared is applied here."""
+        self._seat: Seat | None = None
+        self._buckets: Buckets | None = None
         if line is not None:
+            modules = [each for each in things if hasattr(each, "buffers")]
             tap = importlib.import_module("torch._C._distributed_c10d")
             self._tap: Final[Any] = tap._WorkerServer(os.environ[TAP])
-            self._rank: Final = int(os.environ[RANK])
-            self._job: Final = os.environ.get(JOB, "job")
             self._grounds: Final = Grounds(torch, os.environ.get(HOST, "127.0.0.1"))
-            fresh = os.environ.get(STATE_FROM) != "peer"
-            self._first: Final = FIRST_STATE if fresh else NO_STATE
-            threading.Thread(target=self._listen, daemon=True, name="nemesis").start()
+            self._undo: Final = Undo(torch, modules)
+            self._buckets = tied(
+                torch,
+                things,
+                given_up=lambda: self._is_given_up,
+                waiting=lambda: self._place.member.waiting,
+                concluded=self._reduced if degrees.replica_size == 1 else lambda waiting: True,
+            )
+            self._seat = Seat(line, self._give_up)
 
     @property
     def steps_count(self) -> int:
         """Applied to this rank's state, by whomever."""
-        member = self._member
-        return max(0, member.state.steps_count) if member is not None else self._steps_count
+        if self._seat is None:
+            return self._steps_count
+        return max(0, self._seat.member.state.steps_count)
 
     @property
     def members(self) -> tuple[int, ...]:
         """Who trains together now, named by their rank at submission."""
-        return self._group.members if self._group is not None else (0,)
+        return self._groups.world.members if self._groups is not None else (0,)
 
     @property
     def position(self) -> int:
         """Of this rank among the members."""
-        if self._group is not None:
-            return self._group.position
+        if self._groups is not None:
+            return self._groups.world.position
         dist = self._torch.distributed
         return int(dist.get_rank()) if dist.is_initialized() else 0
 
     @property
     def world(self) -> int:
         """How many train together."""
-        if self._group is not None:
-            return len(self._group.members)
+        if self._groups is not None:
+            return len(self._groups.world.members)
         dist = self._torch.distributed
         return int(dist.get_world_size()) if dist.is_initialized() else 1
 
+    @property
+    def data_place(self) -> tuple[int, int]:
+        """Which part of a step's samples is this rank's, and of how many."""
+        return self._degrees.data_place(self.position, self.world)
+
+    @property
+    def group(self) -> Any:
+        """The members of now as a torch ProcessGroup, None where it trains alone.
+
+        For what a loop itself does with the others; it is another one in each epoch, so it has to
+        be asked for anew in each step. So are `groups`.
+        """
+        return self._for_torch.get("world")
+
+    @property
+    def groups(self) -> Mapping[Kind, Any]:
+        """A torch ProcessGroup for each kind of the job's layout; none where it trains alone."""
+        return self._for_torch
+
     def step(self) -> Step:
         """The next step, to be used in a `with`."""
-        return Step(self)
+        this: Any = self  # one class of two names for pyright, which sees the folder by two ways
+        return Step(this)
 
     def settle(self) -> None:
-        """Be a member of a group that works; waits as long as plans say.
+        """Be a member of groups that work; waits as long as plans say.
 
         Raises:
             SystemExit: this rank is not a member any more.
         """
-        if self._line is None:
+        if self._seat is None:
             return
         while True:
-            with self._changed:
-                if self._member is None:
-                    self._line.say(msgspec.structs.replace(self._introduction(), stage="held"))
-                while self._member is None:
-                    self._changed.wait()
-                member = self._member
-                self._interrupted = False
+            member = self._seat.awaited()
             match member.stage:
                 case "training":
                     return
                 case "forming":
                     self._form(member)
                 case "held":
-                    self._say()
-                    with self._changed:
-                        while self._member == member:
-                            self._changed.wait()
+                    self._seat.hold(member)
                 case "left":
-                    self._leave()
+                    self._seat.leave()
 
-    def reduce(self, tensors: list[Any]) -> None:
-        """Put the mean over the members into these tensors, all of one type, and agree.
+    def begin(self) -> None:
+        """The loop begins a step."""
+        self._parts_count, self._is_committed = self.data_place[1], False
+        if self._seat is not None:
+            self._undo.remember()
+        if self._buckets is not None:
+            self._buckets.begin()
+
+    def reduce(self, tensors: list[Any], over: Kind) -> None:
+        """Put the mean over all samples into these tensors, all of one type, and agree.
 
         Raises:
             BrokenGroupError, GivenUpError: nothing of it may be used.
         """
-        torch, group = self._torch, self._group
-        if group is None:
+        torch, groups = self._torch, self._groups
+        if groups is None:
             self._reduce_alone(tensors)
             return
-        member = self._member
-        assert member is not None, "a group without a membership"
         kind = tensors[0] if tensors else torch.zeros(1)
         # fresh in every step: an operation that was given up still writes into its own
         flat = torch.cat([each.reshape(-1) for each in tensors] + [kind.new_full((1,), 0.0)])
-        flat[-1] = member.waiting
-        group.reduce(flat, lambda: self._interrupted)
-        with self._changed:
-            after, deed = self._member_now().reduced(member.epoch, int(flat[-1] != 0))
-            self._member = after
-        if deed == "none":
+        flat[-1] = self._place.member.waiting
+        groups[over].reduce(flat, lambda: self._is_given_up)
+        if self._degrees.replica_size == 1 and not self._reduced(int(flat[-1] != 0)):
             raise GivenUpError
-        flat /= len(group.members)
+        flat /= len(groups["dp"].members)
         at = 0
         for each in tensors:
             each.copy_(flat[at : at + each.numel()].view_as(each))
             at += each.numel()
 
+    def commit(self) -> None:
+        """All members have all gradients of the step; one integer is summed over all, if need be.
+
+        Raises:
+            BrokenGroupError, GivenUpError: nothing of the step may be applied.
+        """
+        groups = self._groups
+        if groups is None or self._is_committed:
+            return
+        number = self._torch.tensor([self._place.member.waiting], dtype=self._torch.int64)
+        try:
+            groups.world.reduce(number, lambda: self._is_given_up)
+            if not self._reduced(int(number)):
+                raise GivenUpError
+        except (BrokenGroupError, GivenUpError) as error:
+            self.failed(error)
+            self._prepared = State(self._epoch, self._place.member.state.steps_count + 1)
+            self.settle()
+            self._is_committed = self._place.member.state == self._prepared
+            self._prepared = NO_STATE
+            if not self._is_committed:
+                raise DoneAgainError from error
+
+    def failure_of(self, error: BaseException | None) -> Exception | None:
+        """Why the step is not to be applied; None where that is not ours to say.
+
+        DDP says of what its communication hook met that it was a RuntimeError.
+        """
+        if isinstance(error, BrokenGroupError | GivenUpError):
+            return error
+        if isinstance(error, RuntimeError) and self._buckets is not None:
+            return self._buckets.failure
+        return None
+
     def stepped(self, batch: int) -> None:
         """The loop has applied a step."""
-        self.samples_count += batch * self.world
-        if self._line is None:
+        self.samples_count += batch * self._parts_count
+        if self._seat is None:
             self._steps_count += 1
-        else:
-            self._say()
+            return
+        self._undo.forget()
+        self._seat.say()
+        groups, self._unfinished = self._unfinished, None
+        if groups is not None:
+            try:
+                self._agreed(groups, self._epoch)
+            except (BrokenGroupError, GivenUpError) as error:
+                self.failed(error)
 
     def failed(self, error: Exception) -> None:
         """The loop has not applied a step: its reduction broke, or was given up."""
-        with self._changed:
-            member = self._member_now()
-            if isinstance(error, BrokenGroupError) and self._group is not None:
-                self._member, _ = member.broken(member.epoch)
-                self._why = str(error)
-        if self._group is not None:
-            self._grounds.park(self._group)
+        # of the group that broke: a plan may have named the next one meanwhile
+        if isinstance(error, BrokenGroupError):
+            self._place.broken(self._epoch, str(error))
+        self._park()
 
-    def _member_now(self) -> Member:
-        assert self._member is not None, "told nothing yet"
-        return self._member
+    @property
+    def _place(self) -> Seat:
+        assert self._seat is not None, "nobody is told anything where no agent is"
+        return self._seat
+
+    @property
+    def _is_given_up(self) -> bool:
+        return self._place.is_interrupted
+
+    def _give_up(self) -> None:
+        if self._buckets is not None:
+            self._buckets.give_up()
+
+    def _reduced(self, waiting: int) -> bool:
+        self._is_committed = self._place.concluded(self._epoch, waiting)
+        return self._is_committed
+
+    def _park(self) -> None:
+        for each in self._groups.all() if self._groups is not None else ():
+            self._grounds.park(each)
 
     def _reduce_alone(self, tensors: list[Any]) -> None:
         dist = self._torch.distributed
@@ -269,131 +288,82 @@ class Hook:
                 each.div_(dist.get_world_size())
 
     def _form(self, member: Member) -> None:
-        self._say()
-        epoch = member.epoch
+        seat, epoch = self._place, member.epoch
+        seat.say()
         try:
-            group = self._grounds.form(
-                self._job,
-                epoch,
+            groups = form(
+                self._grounds,
+                f"{seat.job}/{epoch}",
                 member.members,
                 member.rank,
-                store=self._stores[epoch],
-                given_up=lambda: self._interrupted,
+                degrees=self._degrees,
+                store=seat.store_of(epoch),
+                given_up=lambda: self._is_given_up,
             )
-            state = self._agreed(group, epoch)
+            state = self._agreed(groups, epoch)
         except (BrokenGroupError, GivenUpError) as error:
-            with self._changed:
-                self._member, _ = self._member_now().broken(epoch)
-                self._why = str(error)
+            seat.broken(epoch, str(error))
             return
-        if self._group is not None:
-            self._grounds.park(self._group)
-        with self._changed:
-            self._member, _ = self._member_now().formed(epoch, state)
-            self._group, self._why = group, ""
-        self._say()
+        self._park()
+        self._groups, self._epoch = groups, epoch
+        seat.formed(epoch, state)
+        self._for_torch = groups.for_torch(self._torch, lambda: self._is_given_up)
+        if self._buckets is not None:
+            self._buckets.regroup(groups["dp"])
+        seat.say()
 
-    def _agreed(self, group: Group, epoch: int) -> State:
+    def _agreed(self, groups: Groups, epoch: int) -> State:
         """What all members have from here on; whoever had another state has it now."""
-        own = self._member_now().state
-        told = group.gather(
-            [own.epoch, own.steps_count, self.samples_count], lambda: self._interrupted
-        )
-        states = {
-            rank: State(each[0], each[1]) for rank, each in zip(group.members, told, strict=True)
-        }
-        latest = max(states.values())
-        with self._changed:
-            self._member, source = self._member_now().source(epoch, states)
-        if latest == NO_STATE:
-            raise BrokenGroupError("no member has a state: resume from a checkpoint")
-        if set(states.values()) != {latest}:
-            giver = min(rank for rank, state in states.items() if state == latest)
-            self._hand_over(group, giver, takes=source != self._rank)
-            self.samples_count = told[group.members.index(giver)][2]
-        return latest
-
-    def _hand_over(self, group: Group, giver: int, *, takes: bool) -> None:
-        torch, root = self._torch, group.members.index(giver)
-        packed = io.BytesIO()
-        if giver == self._rank:
-            torch.save([each.state_dict() for each in self._things], packed)
-        size = torch.tensor([packed.getbuffer().nbytes], dtype=torch.int64)
-        group.broadcast(size, root, lambda: self._interrupted)
-        body = torch.zeros(int(size), dtype=torch.uint8)
-        if giver == self._rank:
-            body.copy_(torch.frombuffer(packed.getbuffer(), dtype=torch.uint8))
-        group.broadcast(body, root, lambda: self._interrupted)
-        if takes:
-            states = torch.load(io.BytesIO(body.numpy().tobytes()), weights_only=True)
-            for thing, state in zip(self._things, states, strict=True):
-                thing.load_state_dict(state)
-
-    def _leave(self) -> None:
-        self._say()
-        self._may_end.wait(END_S)
-        sys.stderr.write(f"nemesis: rank {self._rank} is no member of {self._job} any more\n")
-        raise SystemExit(0)
-
-    def _say(self) -> None:
-        member, line = self._member, self._line
-        if member is None or line is None:
-            return
-        line.say(
-            Standing(
-                rank=member.rank,
-                pid=os.getpid(),
-                stage=member.stage,
-                epoch=member.epoch,
-                state=member.state,
-                why=self._why,
-            )
-        )
-
-    def _listen(self) -> None:
-        """Hear the agent, also one that was started anew, as long as the process lives."""
+        seat, members = self._place, groups.world.members
         while True:
-            line = self._line
-            assert line is not None
-            line.say(self._introduction())
-            for heard in line.heard():
-                match heard:
-                    case Told():
-                        self._told(heard)
-                    case End():
-                        self._may_end.set()
-            line.close()
-            while True:
-                time.sleep(AGAIN_S)
-                try:
-                    self._line = Line(Path(os.environ[AGENT]))
-                    break
-                except OSError:
-                    continue
+            own = Part(seat.member.state, self._prepared)
+            told = groups.world.gather(
+                [*own.state, *own.prepared, self.samples_count], lambda: self._is_given_up
+            )
+            parts = [Part(State(*each[:2]), State(*each[2:4])) for each in told]
+            newest = latest(parts)
+            if newest == NO_STATE:
+                raise BrokenGroupError("no member has a state: resume from a checkpoint")
+            late = [is_applied_by_others(each, parts) for each in parts]
+            is_all = all(settled(each, parts) == newest for each in parts)
+            if late[members.index(seat.rank)]:
+                seat.has_applied(newest)
+                self._undo.forget()
+                # one who needs that state gets it when it is there
+                self._unfinished = None if is_all else groups
+                return newest
+            if is_all or not any(late):
+                states = {rank: each.state for rank, each in zip(members, parts, strict=True)}
+                if is_all:
+                    states = dict.fromkeys(members, newest)
+                counts = {rank: each[4] for rank, each in zip(members, told, strict=True)}
+                self._take(groups["peers"], epoch, states, counts)
+                return newest
 
-    def _introduction(self) -> Standing:
-        member = self._member or Member(self._rank, (), state=self._first)
-        return Standing(
-            rank=self._rank,
-            pid=os.getpid(),
-            stage=member.stage,
-            epoch=member.epoch,
-            state=member.state,
-        )
-
-    def _told(self, told: Told) -> None:
-        with self._changed:
-            if told.order.kind == "membership":
-                self._stores[told.order.epoch] = told.store
-            before = self._member
-            deed: Deed
-            if before is None:
-                first = Member(self._rank, (), epoch=-1, stage="held", state=self._first)
-                self._member, deed = first.heard(
-                    msgspec.structs.replace(told.order, at_boundary=False)
-                )
-            else:
-                self._member, deed = before.heard(told.order)
-            if deed != "none":
-                self._interrupted = True
-            self._changed.notify_all()
+    def _take(
+        self,
+        peers: Any,
+        epoch: int,
+        states: Mapping[int, State],
+        samples_counts: Mapping[int, int],
+    ) -> None:
+        """Have the latest state, of one who has the same part of the model."""
+        newest = max(states.values())
+        among = {rank: states[rank] for rank in peers.members}
+        if max(among.values()) != newest:
+            raise BrokenGroupError("nobody is left who has this part of the latest state")
+        source = self._place.source(epoch, among)
+        if set(among.values()) != {newest}:
+            giver = min(rank for rank, state in among.items() if state == newest)
+            hand_over(
+                self._torch,
+                self._things,
+                peers,
+                peers.members.index(giver),
+                takes=source != self._place.rank,
+                given_up=lambda: self._is_given_up,
+            )
+            self.samples_count = samples_counts[giver]
+        if source == self._place.rank:
+            self._undo.restore()
+        self._undo.forget()

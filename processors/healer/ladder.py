@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from nemesis.processors.healer.playbooks import playbook_of
-from nemesis.processors.healer.replicas import replica_of, replicas_of, world_of
+from nemesis.processors.healer.replicas import degrees_of, replica_of, replicas_of, world_of
 from nemesis.schemas.codes import Action, FaultClass, Signature
 from nemesis.schemas.components import node_of
 from nemesis.schemas.operated import JobSubmitted
@@ -318,8 +318,8 @@ _RUNGS: Final = {
 
 def _with_replicas(job: JobView, ranks: Collection[int]) -> frozenset[int]:
     """These members and all that share a replica with them."""
-    touched = replicas_of(job.submitted, ranks)
-    return frozenset(r for r in job.members if replica_of(job.submitted, r) in touched)
+    left = degrees_of(job.submitted).without(ranks, job.members, world_of(job.submitted))
+    return job.members.difference(left)
 
 
 def _holds_state(job: JobView, ranks: Collection[int]) -> bool:

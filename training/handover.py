@@ -1,0 +1,37 @@
+"""The latest state, given by one member of a group to those who have another."""
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nemesis.training.gloo_group import Group
+
+
+def hand_over(
+    torch: Any,
+    things: Sequence[Any],
+    group: Group,
+    root: int,
+    *,
+    takes: bool,
+    given_up: Callable[[], bool],
+) -> None:
+    """Everybody calls it; who `takes` has the state of the one at position `root` afterwards.
+
+    Raises:
+        BrokenGroupError, GivenUpError: who takes may have neither state.
+    """
+    packed = io.BytesIO()
+    gives = group.position == root
+    if gives:
+        torch.save([each.state_dict() for each in things], packed)
+    size = torch.tensor([packed.getbuffer().nbytes], dtype=torch.int64)
+    group.broadcast(size, root, given_up)
+    body = torch.zeros(int(size), dtype=torch.uint8)
+    if gives:
+        body.copy_(torch.frombuffer(packed.getbuffer(), dtype=torch.uint8))
+    group.broadcast(body, root, given_up)
+    if takes:
+        states = torch.load(io.BytesIO(body.numpy().tobytes()), weights_only=True)
+        for thing, state in zip(things, states, strict=True):
+            thing.load_state_dict(state)

@@ -12,16 +12,16 @@ from random import Random
 
 def sample_ids(
     taken_count: int, *, length: int, batch: int, position: int, seed: int
-) -> tuple[int, ...]:
-    """The ids, below `length`, of one member's samples in a step.
+) -> list[int]:
+    """The ids, below `length`, of one member's samples in a step: a list, so it indexes a tensor.
 
     `taken_count`: numbers that earlier steps took; `position`: of the member among the members.
     """
     first = taken_count + position * batch
-    return tuple(
+    return [
         _shuffled(length, seed, number // length)[number % length]
         for number in range(first, first + batch)
-    )
+    ]
 
 
 @lru_cache(maxsize=2)

@@ -19,7 +19,7 @@ class Step:
         self._hook: Final = hook
         self._batch = 0
 
-    def samples(self, length: int, batch: int) -> tuple[int, ...]:
+    def samples(self, length: int, batch: int) -> list[int]:
         """Ids of this rank's samples out of `length`; every member takes `batch` of them."""
         self._batch = batch
         hook = self._hook

@@ -72,7 +72,7 @@ def main() -> None:
     while hook.steps_count < last:
         with hook.step() as step:
             number = hook.steps_count + 1
-            ids = list(step.samples(LENGTH, BATCH))
+            ids = step.samples(LENGTH, BATCH)
             optimizer.zero_grad()
             loss = torch.nn.functional.mse_loss(model(data[ids]), wanted[ids])
             if kind and rank == int(whom) and number == int(when) + 1:

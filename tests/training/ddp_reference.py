@@ -67,7 +67,7 @@ def main() -> None:
             if done == 0:
                 torch.manual_seed(SEED + rank)
         position = members.index(rank)
-        ids = list(sample_ids(taken, length=LENGTH, batch=BATCH, position=position, seed=SEED))
+        ids = sample_ids(taken, length=LENGTH, batch=BATCH, position=position, seed=SEED)
         optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(model(data[ids]), wanted[ids])
         loss.backward()

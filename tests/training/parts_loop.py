@@ -71,7 +71,7 @@ def main() -> None:
                 number = hook.steps_count + 1
                 if whom and rank == int(whom) and number == int(when) + 1:
                     os.kill(os.getpid(), signal.SIGKILL)
-                ids = list(step.samples(LENGTH, BATCH))
+                ids = step.samples(LENGTH, BATCH)
                 loss = act(step, ids)
                 members = ",".join(map(str, hook.members))
                 told.write(f"{number} {members} {ids} {float(loss.detach())}\n")
@@ -94,7 +94,7 @@ def reference() -> None:
         parts = before if done < change else after
         optimizer.zero_grad()
         for place in range(parts):
-            ids = list(sample_ids(taken, length=LENGTH, batch=BATCH, position=place, seed=SEED))
+            ids = sample_ids(taken, length=LENGTH, batch=BATCH, position=place, seed=SEED)
             loss = torch.nn.functional.mse_loss(layer(data[ids]), wanted[ids])
             (loss / parts).backward()
             sys.stdout.write(f"{done + 1} {ids} {float(loss.detach())}\n")

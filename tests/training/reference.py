@@ -69,7 +69,7 @@ def _train(
     dist: Any = importlib.import_module("torch.distributed")
     group = dist.ProcessGroupGloo(store, position, len(members))
     for done in steps:
-        ids = list(sample_ids(taken, length=LENGTH, batch=BATCH, position=position, seed=SEED))
+        ids = sample_ids(taken, length=LENGTH, batch=BATCH, position=position, seed=SEED)
         optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(model(data[ids]), wanted[ids])
         loss.backward()

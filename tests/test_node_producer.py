@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from nemesis.producers.node.kernel_tail import KernelTail
-from nemesis.producers.node.serve import Producer, ProducerRunningError, Settings
+from nemesis.producers.node.serve import BOOT_ID, Producer, ProducerRunningError, Settings, once
 from nemesis.producers.origin import Origin
 from nemesis.schemas.facts import decode_observation
 from nemesis.schemas.observed import KernelLineLogged, Observation, SampleTaken, SpoolAnnounced
@@ -207,3 +207,17 @@ def test_a_recorded_node_reads_the_same_and_holds_no_secret(tmp_path: Path) -> N
     assert changed == msgspec.json.encode(told[1])
     refused = nemesis(*options, "--root", str(tree.path), "--record", str(copy))
     assert (refused.returncode, "cannot record into" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("boot", [None, b"\xff\x00\x1b[2J", b"b" * 4096])
+def test_what_is_no_boot_id_gets_into_no_fact_and_keeps_nobody_waiting(
+    tmp_path: Path, boot: bytes | None
+) -> None:
+    tree = Tree(tmp_path / "root")
+    place = tree.path / BOOT_ID
+    place.unlink()
+    if boot is None:
+        os.mkfifo(place)
+    else:
+        place.write_bytes(boot)
+    assert {fact.boot_id for fact in once(settings_of(tree, tmp_path / "s"), 0.0)} == {""}

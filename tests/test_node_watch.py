@@ -1,6 +1,7 @@
 """What a real node's producer sees of a machine becomes the facts that all readers know."""
 
 import errno
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemesis.producers.node.coverage import Seen
+from nemesis.producers.node.probe import Answer, Probe, read_all
 from nemesis.producers.node.root import Root, number_of
 from nemesis.producers.node.watch import NodeWatch
 from nemesis.producers.origin import Origin
@@ -51,6 +53,24 @@ def tree(tmp_path: Path) -> Tree:
 def the(kind: type[F], facts: Sequence[Observation]) -> F:
     (found,) = [fact for fact in facts if isinstance(fact, kind)]
     return found
+
+
+def test_less_than_no_memory_is_no_reading(tree: Tree) -> None:
+    tree.write("proc/meminfo", "MemAvailable: -20977000 kB\n")
+    assert host_of(Watched(tree).poll())["memory_available_mib"] is None
+
+
+def test_a_probe_that_does_not_answer_says_for_how_long() -> None:
+    goes_on = threading.Event()
+
+    def read() -> Answer:
+        goes_on.wait()
+        return Answer(None)
+
+    probe = Probe("gpu/n1/0", "nvml", read)
+    read_all([probe], deadline_s=1.0)
+    goes_on.set()
+    assert (probe.state, probe.says) == ("stalled", "no answer for more than 1 s")
 
 
 def host_of(facts: Sequence[Observation]) -> dict[str, int | None]:

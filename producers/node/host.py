@@ -61,7 +61,7 @@ class Host:
         }
         row |= {channel: vmstat.get(name, ABSENT) for channel, name in _COUNTED.items()}
         kib = self._root.rows("proc/meminfo").get("MemAvailable", ABSENT)
-        row["memory_available_mib"] = kib if kib == ABSENT else kib // 1024
+        row["memory_available_mib"] = kib // 1024 if kib >= 0 else ABSENT
         row["dimm_ce_count"] = self._memory_errors("ce_count")
         row["dimm_ue_count"] = self._memory_errors("ue_count")
         row["cpu_steal_ppm"] = self._steal()

@@ -16,6 +16,7 @@ from nemesis.schemas.watched import ProbeState
 
 DEADLINE_S: Final = 2.0
 """A healthy GPU or NIC answers all questions of a poll within 50 ms."""
+_STEPS: Final = ((3600, "1 h"), (600, "10 min"), (60, "1 min"), (10, "10 s"), (1, "1 s"))
 
 
 class NotReadError(NemesisError):
@@ -69,8 +70,7 @@ class Probe:
         """Wait for what was begun, at most until then by the monotonic clock."""
         if not self._done.wait(max(0.0, until_s - time.monotonic())):
             self.state, self.value = "stalled", None
-            hung_s = time.monotonic() - self._asked_s
-            self.says = f"no answer since it was asked {_rounded(hung_s)} ago"
+            self.says = f"no answer for more than {_rounded(time.monotonic() - self._asked_s)}"
 
     def _serve(self) -> None:
         while True:
@@ -96,5 +96,5 @@ def read_all(probes: Sequence[Probe], deadline_s: float = DEADLINE_S) -> None:
 
 
 def _rounded(seconds: float) -> str:
-    """Words that change seldom: how long it is is told by since when."""
-    return "seconds" if seconds < 60 else "minutes"
+    """Down to a step, so that the words change seldom: how long it is is told by since when."""
+    return next((words for least, words in _STEPS if seconds >= least), "a moment")

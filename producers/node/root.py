@@ -4,7 +4,10 @@ Nothing here is trusted: a file may be missing, forbidden, cut off, hold words w
 or a number that no counter reaches. What is no reading is ABSENT, never 0.
 """
 
+import errno
+import os
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -31,9 +34,10 @@ class Root:
         """A file's text.
 
         Raises:
-            OSError: it is not there, or may not or cannot be read.
+            OSError: it is not there, may not or cannot be read, or is no file: a pipe or a device
+                may have no end, or never begin.
         """
-        with self.at(name).open("rb") as file:
+        with open(self.at(name), "rb", opener=_opened) as file:
             return file.read(BYTES_MAX).decode(errors="replace")
 
     def words(self, name: str) -> list[str]:
@@ -78,6 +82,15 @@ class Root:
         except (OSError, RuntimeError):
             return []
         return [part for part in parts if re.fullmatch(r"[0-9a-f]{4,8}(:[0-9a-f]{2}){2}\.\d", part)]
+
+
+def _opened(path: str, flags: int) -> int:
+    """A regular file, and nothing else: to open a pipe would wait for somebody who writes."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "no regular file", path)
+    return descriptor
 
 
 def number_of(text: str) -> int:

@@ -6,6 +6,7 @@ behind them, so that a kill loses no line and a restart repeats none.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ KERNEL_LOOK_S: Final = 0.2
 RETRY_S: Final = 1.0
 KERNEL: Final = frozenset({"kernel"})
 BOOT_ID: Final = "proc/sys/kernel/random/boot_id"
+_BOOT_ID: Final = re.compile(r"[\w-]{1,64}", re.ASCII)  # a UUID, random(4)
 
 
 class ProducerRunningError(NemesisError):
@@ -59,7 +61,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def origin_of(settings: Settings) -> Origin:
     """One life of this node's producer."""
-    boot_id = Root(settings.root).line(BOOT_ID)
+    said = Root(settings.root).line(BOOT_ID)
+    boot_id = said if _BOOT_ID.fullmatch(said) else ""
     return Origin(settings.node, start_ns=time.time_ns(), boot_id=boot_id)
 
 

@@ -136,5 +136,29 @@ def test_the_command_explains_a_process_and_a_command_of_this_machine() -> None:
 def test_what_cannot_be_watched_is_one_line() -> None:
     ran = nemesis("host", "explain", "999999999")
     assert (ran.returncode, ran.stderr.startswith("nemesis: no process 999999999")) == (3, True)
-    ran = nemesis("host", "explain", "/no/such/command", "x")
-    assert (ran.returncode, "cannot start /no/such/command" in ran.stderr) == (1, True)
+    for name in ("/no/such/command", "/", ""):
+        ran = nemesis("host", "explain", name, "x")
+        assert (ran.returncode, f"cannot start {name}" in ran.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "says"),
+    [
+        ("exit 7", 1, "it has ended, with exit status 7"),
+        ("kill -9 $$", 1, "it has ended, by SIGKILL"),
+        ("exit 0", 0, "it has ended, with exit status 0; nothing slowed it until then"),
+    ],
+)
+def test_a_command_that_ends_is_told_how(script: str, code: int, says: str) -> None:
+    ran = nemesis("host", "explain", "sh", "-c", script)
+    assert (ran.returncode, says in ran.stdout) == (code, True)
+    assert "runs when it wants to" not in ran.stdout
+
+
+def test_a_process_that_is_dead_does_not_run_when_it_wants_to(watched: Watched) -> None:
+    watched.counted(70, state="Z")
+    explainer = watched.begin()
+    assert not explainer.look()
+    explained = explainer.explain(3 * SECOND_NS)
+    assert codes(explained) == ["ended"]
+    assert "zombie" in explained.ended

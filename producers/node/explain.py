@@ -6,6 +6,7 @@ or of the memory that is used, and is told from the share on at which it bears o
 is. Without one, that is said too: then it is the program, its GPU, or what it waits for elsewhere.
 """
 
+import signal
 from collections.abc import Iterator
 from typing import Final
 
@@ -52,6 +53,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     waited_ns: int
     host: dict[str, int]
     """Readings of the host by channel, as in samples."""
+    ended: str
+    """How it ended, as far as that is known; "" where it runs on."""
     reasons: tuple[Reason, ...]
 
 
@@ -70,21 +73,32 @@ class Explainer:
         self._memory = self.workload.memory()
         self._first: Final = self.workload.count()
         self._last = self._first
+        self._has_ended = False
 
     def look(self) -> bool:
         """Count again, for as long as it is there; whether it still is."""
         now = self.workload.count()
         if not now.threads_count:
+            self._has_ended = True
             return False
         self._last = now
         return True
 
-    def explain(self, monotonic_ns: int) -> Explained:
-        """What was seen since the beginning."""
+    def explain(self, monotonic_ns: int, returncode: int | None = None) -> Explained:
+        """What was seen since the beginning.
+
+        `returncode`: how it ended, where its parent asks; negative: the signal that ended it.
+        """
         elapsed_ns = max(1, monotonic_ns - self._began_ns)
         host = {k: v for k, v in self._host.read(monotonic_ns).items() if v != ABSENT}
         risen = _risen(self._first, self._last)
+        ended = self._ended(returncode)
         reasons = [
+            *(
+                [Reason(code="ended", share_ppm=PPM, says=ended)]
+                if self._is_dead(returncode)
+                else []
+            ),
             *self._cpu(risen, elapsed_ns, host),
             *self._storage(risen, elapsed_ns),
             *self._where_memory_lies(),
@@ -99,8 +113,23 @@ class Explainer:
             ran_ns=risen.ran_ns,
             waited_ns=risen.waited_ns,
             host=host,
+            ended=ended,
             reasons=tuple(reasons),
         )
+
+    def _is_dead(self, returncode: int | None) -> bool:
+        """Whether it did not run at all, or came to no good end."""
+        return bool(returncode) or (returncode is None and not self._first.threads_count)
+
+    def _ended(self, returncode: int | None) -> str:
+        if returncode is not None:
+            how = (
+                f"by {_signal(-returncode)}" if returncode < 0 else f"with exit status {returncode}"
+            )
+            return f"it has ended, {how}"
+        if not self._first.threads_count:
+            return "it has ended: a zombie, whose parent has not asked how"
+        return "it ended while it was watched" if self._has_ended else ""
 
     def _cpu(self, risen: Counted, elapsed_ns: int, host: dict[str, int]) -> Iterator[Reason]:
         wait_ppm = share_ppm(risen.waited_ns, risen.ran_ns + risen.waited_ns)
@@ -184,6 +213,13 @@ def _risen(first: Counted, last: Counted) -> Counted:
     """The difference; a thread that ended took its counts with it, and nothing goes below 0."""
     both = zip(first, last, strict=True)
     return Counted(*(ABSENT if ABSENT in (a, b) else max(0, b - a) for a, b in both))
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _percent(ppm: int) -> str:

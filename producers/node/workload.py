@@ -105,8 +105,8 @@ class Workload:
             scheduled = self._root.words(f"{place}/schedstat")
             # the name in parentheses may hold anything; after it fields are numbered from 3
             fields = self._root.line(f"{place}/stat").rpartition(")")[2].split()
-            if len(scheduled) < 2 or len(fields) < 40:
-                continue
+            if len(scheduled) < 2 or len(fields) < 40 or fields[0] in "ZX":
+                continue  # what has ended may stay in the table until its parent asks how
             yield Counted(
                 threads_count=1,
                 ran_ns=max(0, number_of(scheduled[0])),

@@ -8,6 +8,8 @@ import typer
 from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
+    import subprocess
+
     from nemesis.producers.node.explain import Explained
     from nemesis.producers.node.root import Root
 
@@ -36,7 +38,8 @@ def host_explain(
 ) -> None:
     """Say why a workload is slow, from what the kernel counts of it and of this host.
 
-    Changes nothing. Exit 1: a reason was found; 0: none; 3: no such process.
+    Changes nothing. Exit 1: a reason was found, or it has ended and not well; 0: none; 2: no such
+    command; 3: no such process.
     """
     from nemesis.producers.node.root import Root
 
@@ -52,7 +55,9 @@ def host_explain(
     raise typer.Exit(1 if explained.reasons else 0)
 
 
-def _watched(root: "Root", pid: int, seconds: float) -> "Explained":
+def _watched(
+    root: "Root", pid: int, seconds: float, child: "subprocess.Popen[bytes] | None" = None
+) -> "Explained":
     import time
 
     from nemesis.producers.node.explain import Explainer
@@ -62,26 +67,25 @@ def _watched(root: "Root", pid: int, seconds: float) -> "Explained":
         raise NoProcessError(f"no process {pid}", hint="`ps -e` lists them")
     explainer = Explainer(root, pid, time.monotonic_ns())
     until_s = time.monotonic() + seconds
-    while (left_s := until_s - time.monotonic()) > 0:
+    while explainer.look() and (left_s := until_s - time.monotonic()) > 0:
         time.sleep(min(LOOK_S, left_s))
-        if not explainer.look():
-            break
-    return explainer.explain(time.monotonic_ns())
+    return explainer.explain(time.monotonic_ns(), child.poll() if child else None)
 
 
 def _started(root: "Root", command: list[str], seconds: float) -> "Explained":
     import subprocess
 
-    from nemesis.schemas.errors import NemesisError
+    from nemesis.schemas.errors import BadNameError
 
     try:
         child = subprocess.Popen(command, stdout=2)
-    except OSError as error:
-        raise NemesisError(
-            f"cannot start {command[0]}: {error.strerror}", hint="name a PID or a command"
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise BadNameError(
+            f"cannot start {command[0] or 'an empty name'}: {why}", hint="name a PID or a command"
         ) from error
     try:
-        return _watched(root, child.pid, seconds)
+        return _watched(root, child.pid, seconds, child)
     finally:
         child.terminate()
         child.wait()
@@ -96,5 +100,7 @@ def _print(explained: "Explained") -> None:
     )
     for reason in explained.reasons:
         say(f"  {reason.code:<16} {reason.says}")
-    if not explained.reasons:
+    if not explained.reasons and explained.ended:
+        say(f"  {explained.ended}; nothing slowed it until then")
+    elif not explained.reasons:
         say("  nothing: it runs when it wants to; look at the program, its GPU, or at its peers")

@@ -38,7 +38,26 @@ def test_it_says_what_a_worse_place_costs() -> None:
     document = json.loads(text)
     assert code == 0
     assert document["lost_ns"] == document["step_ns"] - document["best"]["step_ns"] > 0
-    assert "% lost" in run("--gpu", "H100", "--torn", "tp=2", "--compare")[1]
+    code, text = run("--gpu", "H100", "--torn", "tp=2", "--taper", "3", "--compare")
+    times = document["step_ns"] / document["best"]["step_ns"]
+    lost = 100 * document["lost_ns"] / document["step_ns"]
+    assert f"here {times:.2f} times as long, {lost:.1f} % of throughput lost" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("TP8;gbs=256", "--model", "llama3-405b", "--gpu", "H100", "--gpus", "8"), "error M1"),
+        (("TP8;gbs=256", "--model", "llama3-405b", "--gpu", "V100", "--gpus", "8"), "of 32 GiB"),
+        (("TP8_NVL99;gbs=256", "--model", "llama3-8b", "--gpu", "H100", "--gpus", "8"), "error F2"),
+    ],
+)
+def test_a_class_of_gpu_alone_tells_that_a_job_can_never_run(
+    words: tuple[str, ...], told: str
+) -> None:
+    done = CliRunner().invoke(app, ["mfu", *words])
+    assert getattr(done.exception, "exit_code", 0) == 1
+    assert told in str(done.exception)
 
 
 def test_a_cluster_file_says_gpus_and_rails() -> None:

@@ -1,4 +1,4 @@
-"""What a GPU can do: peaks, memory, power, and the width of its NVLink domain.
+"""What a GPU can do: peaks, memory rate, power, and the width of its NVLink domain.
 
 Peaks are dense tensor-core rates as NVIDIA states them; the memory rate is what a triad reaches
 (Azure/AI-benchmarking-guide for A100, H100, H200; 0.86 of the data sheet for the others, as those
@@ -9,6 +9,8 @@ from typing import Final, Literal
 
 import msgspec
 from msgspec.structs import replace
+
+from nemesis.processors.topology.gpu_class import GPU_CLASSES, GpuClass
 
 Architecture = Literal["volta", "ampere", "hopper", "blackwell"]
 
@@ -34,7 +36,6 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """0: has none; FP8 then runs at the other rate."""
     memory_gbps: int
     """What a triad reaches."""
-    memory_gib: int
     power_w: int
     usual_power_w: int
     """Of the class; a machine with another limit runs its clocks by the cube root of the ratio."""
@@ -58,7 +59,6 @@ _CLASSES: Final = (
         peak_tflops=125,
         peak_fp8_tflops=0,
         memory_gbps=800,
-        memory_gib=32,
         power_w=450,
         usual_power_w=450,
         domain=16,
@@ -70,7 +70,6 @@ _CLASSES: Final = (
         peak_tflops=312,
         peak_fp8_tflops=0,
         memory_gbps=1700,
-        memory_gib=80,
         power_w=400,
         usual_power_w=400,
         rail_gbps=25,
@@ -81,7 +80,6 @@ _CLASSES: Final = (
         peak_tflops=312,
         peak_fp8_tflops=0,
         memory_gbps=1320,
-        memory_gib=40,
         power_w=400,
         usual_power_w=400,
         rail_gbps=25,
@@ -92,7 +90,6 @@ _CLASSES: Final = (
         peak_tflops=989,
         peak_fp8_tflops=1979,
         memory_gbps=2970,
-        memory_gib=80,
         power_w=700,
         usual_power_w=700,
     ),
@@ -102,7 +99,6 @@ _CLASSES: Final = (
         peak_tflops=989,
         peak_fp8_tflops=1979,
         memory_gbps=2130,
-        memory_gib=96,
         power_w=500,
         usual_power_w=700,
     ),
@@ -112,7 +108,6 @@ _CLASSES: Final = (
         peak_tflops=989,
         peak_fp8_tflops=1979,
         memory_gbps=4150,
-        memory_gib=141,
         power_w=700,
         usual_power_w=700,
     ),
@@ -122,7 +117,6 @@ _CLASSES: Final = (
         peak_tflops=2250,
         peak_fp8_tflops=4500,
         memory_gbps=6900,
-        memory_gib=180,
         power_w=1000,
         usual_power_w=1000,
     ),
@@ -132,7 +126,6 @@ _CLASSES: Final = (
         peak_tflops=2250,
         peak_fp8_tflops=4500,
         memory_gbps=6900,
-        memory_gib=270,
         power_w=1400,
         usual_power_w=1400,
         ultra=True,
@@ -144,7 +137,6 @@ _CLASSES: Final = (
         peak_tflops=2450,
         peak_fp8_tflops=4900,
         memory_gbps=6900,
-        memory_gib=186,
         power_w=1200,
         usual_power_w=1200,
         domain=72,
@@ -155,7 +147,6 @@ _CLASSES: Final = (
         peak_tflops=2450,
         peak_fp8_tflops=4900,
         memory_gbps=6900,
-        memory_gib=279,
         power_w=1400,
         usual_power_w=1400,
         ultra=True,
@@ -165,6 +156,18 @@ _CLASSES: Final = (
 )
 GPUS: Final[dict[str, Gpu]] = {each.name: each for each in _CLASSES}
 """By name."""
+
+
+_OTHERS: Final = {
+    "V100": GPU_CLASSES["V100-32GB"],
+    "H100-500W": replace(GPU_CLASSES["H100"], name="H100-500W", memory_mib=96 * 1024),
+}
+"""Where a name means another product here than to the driver. Meta's H100 of 500 W has 96 GB."""
+
+
+def class_of(gpu: Gpu) -> GpuClass:
+    """Its NVLinks and memory, which the type checker judges by."""
+    return _OTHERS.get(gpu.name) or GPU_CLASSES[gpu.name]
 
 
 def with_power(gpu: Gpu, power_w: int) -> Gpu:

@@ -15,6 +15,7 @@ from nemesis.processors.parallelism.layout import (
 )
 from nemesis.processors.parallelism.model import ModelShape
 from nemesis.processors.parallelism.spec import Dim, Spec, Term
+from nemesis.processors.topology.gpu_class import GPU_CLASSES, GpuClass
 from nemesis.processors.topology.pool import Pool
 
 Severity = Literal["error", "warning"]
@@ -54,6 +55,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """That the job is to have; 0: what its degrees say, or what the pool has free."""
     model: ModelShape | None = None
     pool: Pool | None = None
+    gpu_class: GpuClass | None = None
+    """Of its GPUs, where there is no pool to say."""
     settings: Settings = Settings()
 
     @cached_property
@@ -70,6 +73,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if not infers(self.spec) or self.pool is None:
             return product
         return max(1, self.pool.free_count // product) * product
+
+    @property
+    def classes(self) -> tuple[GpuClass, ...]:
+        """The known classes of GPUs that it may get, each once."""
+        if self.pool is None:
+            return (self.gpu_class,) if self.gpu_class else ()
+        names = dict.fromkeys(self.pool.gpu_classes)
+        return tuple(GPU_CLASSES[name] for name in names if name in GPU_CLASSES)
 
     @property
     def seq(self) -> int:

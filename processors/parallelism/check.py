@@ -6,7 +6,7 @@ phase that finds an error. What is not known, a model or a cluster, is not judge
 """
 
 from itertools import groupby
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -15,6 +15,8 @@ from nemesis.processors.parallelism.rules import RULES, Phase, Rule
 
 Outcome = Literal["accepted", "waits", "rejected"]
 """waits: nothing is wrong with it, other jobs have what it needs."""
+MODEL_PHASES: Final = ("shape", "memory")
+CLUSTER_PHASES: Final = ("memory", "fabric", "capacity")
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +28,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     gpu_count: int
     """0 where the degrees say no number."""
     unknown: tuple[str, ...]
-    """What was not judged: the phases for which a model or a cluster is missing."""
+    """What was not judged, or in part: the phases for which a model or a cluster is missing."""
 
 
 def check(case: Case) -> Checked:
@@ -38,10 +40,11 @@ def check(case: Case) -> Checked:
     for phase, rules in groupby(RULES, key=_phase_of):
         if errors:
             break
-        if not _known(case, phase):
-            unknown.append(phase)
-            continue
         for rule in rules:
+            if not _known(case, rule):
+                if phase not in unknown:
+                    unknown.append(phase)
+                continue
             for finding in rule.check(case):
                 (errors if finding.severity == "error" else warnings).append(finding)
         reached_product = reached_product or phase == "product"
@@ -57,9 +60,9 @@ def _phase_of(rule: Rule) -> Phase:
     return rule.phase
 
 
-def _known(case: Case, phase: Phase) -> bool:
-    if phase == "shape":
-        return case.model is not None
-    if phase == "memory":
-        return case.model is not None and case.pool is not None
-    return case.pool is not None or phase not in ("fabric", "capacity")
+def _known(case: Case, rule: Rule) -> bool:
+    """All that the rule needs is said."""
+    if rule.phase in MODEL_PHASES and case.model is None:
+        return False
+    of_cluster = rule.phase in CLUSTER_PHASES
+    return not of_cluster or case.pool is not None or (rule.by_class and case.gpu_class is not None)

@@ -56,12 +56,11 @@ def f1(case: Case) -> Iterator[Finding]:
 
 def f2(case: Case) -> Iterator[Finding]:
     """GPUs have as many NVLinks as are asked for."""
-    pool = _pool(case)
-    links = {pool.gpu_class(bay).nvlinks for bay in _known(pool)} - {0}
+    links = {each.nvlinks for each in case.classes} - {0}
     for part, _, fabric in nvl_terms(case, hard_only=False):
         if links and max(links) < fabric.link_count:
             best = max(links)
-            names = _classes(pool)
+            names = _classes(case)
             text = f"{fabric.link_count} NVLinks a GPU, but {names} has {best}"
             legal = f"NVL{fabric.link_count} -> NVL{best}"
             yield Finding(code="F2", severity=severity(fabric), part=part, text=text, legal=legal)
@@ -91,9 +90,9 @@ def f4(case: Case) -> Iterator[Finding]:
         if not fabric or degree_of(case, term.dim) == 1:
             continue
         text = legal = ""
-        if fabric.kind == "NVL" and not any(pool.gpu_class(bay).nvlinks for bay in _known(pool)):
-            if _known(pool):
-                text, legal = f"{_classes(pool)} has no NVLink", "PCIE"
+        if fabric.kind == "NVL" and not any(each.nvlinks for each in case.classes):
+            if case.classes:
+                text, legal = f"{_classes(case)} has no NVLink", "PCIE"
         elif fabric.kind == "PCIE" and degree_of(case, term.dim) > max(_node_sizes(pool)):
             most = max(_node_sizes(pool))
             text = f"{term.dim} {degree_of(case, term.dim)} over PCIe, and a node has {most} GPUs"
@@ -169,13 +168,8 @@ def _largest(pool: Pool, tier: int) -> int:
     return max(sums(pool.tiers[tier - 1], pool.gpu_counts).values())
 
 
-def _known(pool: Pool) -> list[int]:
-    """One bay of each class that is known."""
-    return [bay for name, bay in {n: b for b, n in enumerate(pool.gpu_classes)}.items() if name]
-
-
-def _classes(pool: Pool) -> str:
-    return ", ".join(sorted(set(pool.gpu_classes) - {""}))
+def _classes(case: Case) -> str:
+    return ", ".join(sorted(each.name for each in case.classes))
 
 
 def _node_sizes(pool: Pool) -> set[int]:

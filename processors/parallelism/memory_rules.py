@@ -15,15 +15,8 @@ USABLE: Final = 0.95
 
 
 def memory_mib(case: Case) -> int:
-    """Of the largest GPU of the pool, 0 where no class is known."""
-    assert case.pool is not None
-    return max((case.pool.gpu_class(bay).memory_mib for bay in _first_bays(case)), default=0)
-
-
-def _first_bays(case: Case) -> list[int]:
-    """One bay of each class."""
-    assert case.pool is not None
-    return list({name: bay for bay, name in enumerate(case.pool.gpu_classes)}.values())
+    """Of the largest GPU, 0 where no class is known."""
+    return max((each.memory_mib for each in case.classes), default=0)
 
 
 def _gib(size_bytes: float) -> str:

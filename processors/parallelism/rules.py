@@ -33,6 +33,8 @@ class Rule(NamedTuple):
     check: Check
     by_size: bool = False
     """More nodes of the same kind may lift it."""
+    by_class: bool = False
+    """The class of the GPUs is all that it needs of a cluster."""
 
 
 RULES: Final = (
@@ -153,6 +155,7 @@ RULES: Final = (
         "weights, gradients and optimizer fit",
         f"{MEGATRON} docs",
         memory_rules.m1,
+        by_class=True,
     ),
     Rule(
         "M2",
@@ -161,6 +164,7 @@ RULES: Final = (
         "they fit together with activations",
         "arXiv 2205.05198",
         memory_rules.m2,
+        by_class=True,
     ),
     Rule(
         "M3",
@@ -169,6 +173,7 @@ RULES: Final = (
         "they leave 5 % and 2 GiB; a warning: less than 6 GiB, or only with recomputation",
         "assumed",
         memory_rules.m3,
+        by_class=True,
     ),
     Rule(
         "F1",
@@ -185,6 +190,7 @@ RULES: Final = (
         "GPUs have that many NVLinks",
         "nvidia-smi topo -m",
         fabric_rules.f2,
+        by_class=True,
     ),
     Rule(
         "F4",

@@ -54,6 +54,7 @@ def mfu(
 
     Exit status: 0 predicted; 1 the job could never run; 2 not in the language, or too little said.
     """
+    from nemesis.processors.mfu.gpus import class_of
     from nemesis.processors.mfu.planned import job_of
     from nemesis.processors.mfu.step import predict
     from nemesis.processors.parallelism.case import Case
@@ -66,6 +67,7 @@ def mfu(
         gpu_count=gpus,
         model=model_of(model),
         pool=pool,
+        gpu_class=class_of(own),
         settings=settings_of(setting or []),
     )
     _check(case)
@@ -144,7 +146,7 @@ def _print(case: "Case", job: "Job", found: "Prediction", beside: "Prediction | 
     say(f"{name}  {printed(case.spec)}  on {found.gpus} {job.gpu.name}")
     say(
         f"  step {_ms(found.step_ns)} ms, MFU {found.mfu_ppm / 1e4:.1f} %, "
-        f"{found.tokens_per_gpu_ps:,} tokens/s a GPU; {_memory(case, job)}"
+        f"{found.tokens_per_gpu_ps:,} tokens/s a GPU; {_memory(case)}"
     )
     say(
         f"  nine in ten published runs like it, of sources no constant had seen, were within "
@@ -159,9 +161,10 @@ def _print(case: "Case", job: "Job", found: "Prediction", beside: "Prediction | 
         other = f" {_ms(beside.parts_ns[part]):>12}" if beside else ""
         say(f"  {part:<12} {_ms(ns):>10} {100 * ns / found.step_ns:>6.1f}{other}  {bar}")
     if beside:
-        lost = 100 * (found.step_ns / beside.step_ns - 1)
+        times = found.step_ns / beside.step_ns
         best = f"{_ms(beside.step_ns)} ms, MFU {beside.mfu_ppm / 1e4:.1f} %"
-        say(f"  at best {best}: {lost:.1f} % lost")
+        lost = 100 * (1 - 1 / times)
+        say(f"  at best {best}: here {times:.2f} times as long, {lost:.1f} % of throughput lost")
     for part, transfer in found.transfers.items():
         span = transfer.span
         where = "one NVLink domain" if span.domains == 1 else f"{span.domains} NVLink domains"
@@ -176,9 +179,10 @@ def _ms(ns: int) -> str:
     return f"{ns / 1e6:,.1f}"
 
 
-def _memory(case: "Case", job: "Job") -> str:
+def _memory(case: "Case") -> str:
     from nemesis.processors.parallelism.memory import memory_of
+    from nemesis.processors.parallelism.memory_rules import memory_mib
 
     memory = memory_of(case)
     least = (memory.state_bytes + memory.activation_bytes) / 2**30
-    return f"at least {least:.0f} of {job.gpu.memory_gib} GiB"
+    return f"at least {least:.0f} of {memory_mib(case) / 1024:.0f} GiB"

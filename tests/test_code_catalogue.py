@@ -102,6 +102,12 @@ def test_every_row_has_a_meaning_and_a_source() -> None:
     assert {family for family, _ in BY_CODE} == {"xid", "sxid", "aer", "nic"}
 
 
+def test_the_words_of_a_code_are_told_to_their_end() -> None:
+    for xid in XID_ROWS:
+        first = xid["desc"].partition(" -- ")[0]  # what stands behind it are guesses
+        assert BY_CODE["xid", str(xid["code"])].meaning == first
+
+
 def test_a_code_is_looked_up_by_its_number_and_an_unknown_one_is_said_to_be() -> None:
     told = nemesis("codes", "145")
     assert told.returncode == 0
@@ -109,8 +115,9 @@ def test_a_code_is_looked_up_by_its_number_and_an_unknown_one_is_said_to_be() ->
     assert "docs.nvidia.com" in told.stdout
     rows = msgspec.json.decode(nemesis("codes", "nic", "--json").stdout)
     assert {row["family"] for row in rows} == {"nic"}
-    for typed in ("xid145", "Xid 145"):
-        assert nemesis("codes", typed).stdout == told.stdout
+    for typed in (("Xid", "145"), ("xid:145",)):
+        assert nemesis("codes", *typed).stdout == told.stdout
+    assert "reset_gpu is the first step for the device by this code alone" in told.stdout
     unknown = nemesis("codes", "99999")
     assert unknown.returncode == 3
-    assert "no code '99999' is known, expected a number" in unknown.stderr
+    assert "no code '99999' is known, expected 79" in unknown.stderr

@@ -79,7 +79,7 @@ def xid_table() -> str:
     _agree(xids, _load("oci_xid_catalog.json")["xid_error_catalog"])
     lines = ["XIDS: Final[Mapping[int, Xid]] = {"]
     for xid in sorted(xids, key=lambda each: each["code"]):
-        meaning = textwrap.shorten(xid["desc"].partition(" -- ")[0], 70, placeholder="")
+        meaning = xid["desc"].partition(" -- ")[0]
         values = (meaning, xid["immediate"], xid["investigatory"])
         lines += _entry(f"{xid['code']}: Xid", [_quoted(value) for value in values])
     return XID_HEAD + "\n".join([*lines, "}", ""])

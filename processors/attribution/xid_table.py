@@ -188,11 +188,13 @@ XIDS: Final[Mapping[int, Xid]] = {
     163: Xid("Power Smoothing HW Circuitry capability disengaged", "", ""),
     164: Xid("Power Smoothing HW Circuitry low lifetime reached", "", ""),
     165: Xid("Power Smoothing HW Circuitry lifetime exhausted", "", ""),
-    166: Xid("CC traffic seen prior to link properly being configured for encrypted", "", ""),
+    166: Xid(
+        "CC traffic seen prior to link properly being configured for encrypted traffic", "", ""
+    ),
     167: Xid("PCIE_FATAL_TIMEOUT", "", ""),
     168: Xid("Errors found in WPR (write protected region)", "", ""),
     169: Xid("Internal micro-controller halt", "", ""),
     170: Xid("Interrupt seen in CC mode", "", ""),
-    171: Xid("Additional to Xid 48 providing more details on particulars of fault to", "", ""),
-    172: Xid("Additional to Xid 48 providing more details on particulars of fault to", "", ""),
+    171: Xid("Additional to Xid 48: the uncorrected error is one of DRAM", "", ""),
+    172: Xid("Additional to Xid 48: the uncorrected error is one of SRAM", "", ""),
 }

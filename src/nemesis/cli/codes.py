@@ -1,11 +1,17 @@
 """`nemesis codes`: what a code of a driver means, what it follows, and what to do."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from nemesis.cli.output import JsonOption, print_json, say
 from nemesis.schemas.errors import NemesisError
+
+NOTHING_YET: Final = ("none", "watch", "collect_more")
+ALONE: Final = (
+    "is the first step for the device by this code alone; "
+    "`nemesis triage` weighs all evidence and the job, and may keep off the whole node"
+)
 
 
 class NoSuchCodeError(NemesisError):
@@ -16,8 +22,9 @@ class NoSuchCodeError(NemesisError):
 
 def codes(
     wanted: Annotated[
-        str, typer.Argument(metavar="[CODE]", help="A number, xid79, or xid, sxid, aer, nic.")
-    ] = "",
+        list[str] | None,
+        typer.Argument(metavar="[CODE]", help="79, xid 79, xid:79, or xid, sxid, aer, nic."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Say what an Xid, SXid, AER or NIC health code means. Without one, all of them.
@@ -26,7 +33,8 @@ def codes(
     """
     from nemesis.processors.attribution.code_catalogue import code_rows
 
-    asked = "".join(wanted.lower().split())
+    words = " ".join(wanted or [])
+    asked = "".join(words.lower().replace(":", " ").split())
     found = [
         row for row in code_rows() if asked in ("", row.code, row.family, row.family + row.code)
     ]
@@ -37,10 +45,12 @@ def codes(
             say(f"{row.family} {row.code}: {row.meaning} ({row.severity}; {row.action})")
             if row.follows:
                 say(f"  may only follow: {row.follows}")
-            if wanted:
+            if asked:
                 say(f"  source: {row.source}")
+            if asked and row.action not in NOTHING_YET:
+                say(f"  {row.action} {ALONE}")
     if not found:
         raise NoSuchCodeError(
-            f"no code {wanted!r} is known, expected a number such as 79, or xid, sxid, aer, nic",
+            f"no code {words[:40]!r} is known, expected 79, xid 79, or xid, sxid, aer, nic",
             hint="`nemesis codes` lists all of them",
         )

@@ -40,8 +40,9 @@ def test_a_cluster_and_a_rate_of_its_nodes_say_how_often_a_job_fails() -> None:
         (("--rate", "6.5"), "say --gpus or --cluster"),
         (("--cluster", "llama3-24k"), "--mtbf 3h5m"),
         (("--mtbf", "1h", "--rate", "2", "--gpus", "8"), "say once how often"),
-        (("--mtbf", "often"), "'often', expected a duration such as"),
-        (("--mtbf", "0"), "longer than nothing"),
+        (("--mtbf", "often"), "'often', expected a duration"),
+        (("--mtbf", "3"), "--mtbf: '3', expected a duration with its units, such as 90s"),
+        (("--mtbf", "0s"), "longer than nothing"),
         (("--rate", "-2", "--gpus", "8"), "must be positive"),
     ],
 )
@@ -51,8 +52,15 @@ def test_a_slip_is_one_line(arguments: tuple[str, ...], word: str) -> None:
     assert word in ran.stderr
 
 
+def test_an_approximation_that_does_not_hold_is_not_told_as_an_interval() -> None:
+    words = ("goodput", "--mtbf", "3s")
+    assert "daly first order out of its range, young 19.0 s" in nemesis(*words).stdout
+    found = msgspec.json.decode(nemesis(*words, "--json").stdout)
+    assert found["intervals_s"]["daly_first_order"] is None
+
+
 def test_durations_are_read_and_told_in_units() -> None:
-    assert [seconds(text, "x") for text in ("90", "1m30s", "1.5m", "2d", "3H5M")] == [
+    assert [seconds(text, "x") for text in ("90s", "1m30s", "1.5m", "2d", "3H5M")] == [
         *(90, 90, 90, 172_800, 11_100)
     ]
     assert [spoken(each) for each in (3.26, 90, 11_100, 259_200)] == [

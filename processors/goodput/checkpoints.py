@@ -56,7 +56,10 @@ def young_s(plan: Plan) -> float:
 
 
 def daly_first_s(plan: Plan) -> float:
-    """Interval by Daly 2006, first order: Young's, less the save itself."""
+    """Interval by Daly 2006, first order: Young's, less the save itself.
+
+    It is meant for saves far shorter than what lies between failures; 0 or less from twice that on.
+    """
     return young_s(plan) - plan.save_s
 
 

@@ -1,4 +1,4 @@
-"""Durations as people type them: 20s, 5m, 3h5m, 2.5d, or seconds."""
+"""Durations as people type them: 20s, 5m, 3h5m, 2.5d."""
 
 import re
 from typing import Final
@@ -16,7 +16,7 @@ class BadDurationError(NemesisError):
 
 
 def seconds(text: str, what: str) -> float:
-    """The seconds that a text means; a bare number is seconds.
+    """The seconds that a text means; a bare number could be hours as well and is refused.
 
     Raises:
         BadDurationError: it is none; names `what`.
@@ -25,9 +25,9 @@ def seconds(text: str, what: str) -> float:
     parts = _PART.findall(folded)
     if parts and "".join(number + unit for number, unit in parts) == folded:
         return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
-    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", folded):
-        return float(folded)
-    raise BadDurationError(f"{what}: {text[:40]!r}, expected a duration such as 20s, 5m or 3h5m")
+    raise BadDurationError(
+        f"{what}: {text[:40]!r}, expected a duration with its units, such as 90s, 5m, 3h or 3h5m"
+    )
 
 
 def spoken(duration_s: float) -> str:

@@ -81,7 +81,7 @@ def _document(plan: "Plan", gpus: int, interval_s: float, goal: float) -> dict[s
         "intervals_s": {
             "exact": best,
             "daly": arithmetic.daly_s(plan),
-            "daly_first_order": arithmetic.daly_first_s(plan),
+            "daly_first_order": first if (first := arithmetic.daly_first_s(plan)) > 0 else None,
             "young": arithmetic.young_s(plan),
             "availability": arithmetic.availability_period_s(plan) - plan.save_s,
         },
@@ -112,9 +112,12 @@ def _lines(document: dict[str, Any]) -> list[str]:
         f"(a failure every {spoken(document['mtbf_s'])})",
     ]
     others = document["intervals_s"]
-    approximations = [name for name in others if name != "exact"]
-    spelt = ", ".join(f"{name.replace('_', ' ')} {spoken(others[name])}" for name in approximations)
-    lines.append(f"  by approximation: {spelt}")
+    spelt = [
+        f"{name.replace('_', ' ')} {'out of its range' if length is None else spoken(length)}"
+        for name, length in others.items()
+        if name != "exact"
+    ]
+    lines.append(f"  by approximation: {', '.join(spelt)}")
     if "today" in document:
         today = document["today"]
         lines.append(

@@ -136,6 +136,11 @@ class Policy(
             if getattr(self, name) == 0
         ]
         broken += [
+            f"{name} must be above 0: a limit on no time never limits."
+            for name in ("nodes_out_window_ns", "shrinks_window_ns", "forecast_window_ns")
+            if getattr(self, name) == 0
+        ]
+        broken += [
             f"{name} must be at most a year: a deadline has to fit into a fact."
             for name in type(self).__struct_fields__
             if name.endswith("_ns") and getattr(self, name) > YEAR_NS

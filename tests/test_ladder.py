@@ -260,6 +260,8 @@ def test_a_protected_node_refuses_to_leave_to_join_and_to_stop_a_living_rank() -
         (b'{"doubt_wait_ns": 1}', "doubt_wait_ns must not be below silence_wait_ns"),
         (b'{"nodes_out_share_max_ppm": 1000001}', "must be at most 1000000, the whole cluster"),
         (b'{"world_min": 0}', "world_min must be at least 1"),
+        (b'{"forecast_window_ns": 0}', "forecast_window_ns must be above 0: a limit on no time"),
+        (b'{"nodes_out_window_ns": 0}', "nodes_out_window_ns must be above 0"),
         (b'{"playbooks": {"nic": []}}', "playbooks.nic must name at least one action"),
         (b'{"mode": "act", "mode_by_action": {"shrink": "shadow"}}', "a job would be held"),
         (b'{"nodes_out_mx": 1}', "unknown field `nodes_out_mx`"),

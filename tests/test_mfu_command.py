@@ -72,6 +72,9 @@ def test_a_cluster_file_says_gpus_and_rails() -> None:
         (("--gpu", "H9"), "no GPU 'H9' is known; expected --gpu V100"),
         ((), "neither --cluster nor --gpu is said"),
         (("--gpu", "H100", "--torn", "qp=2"), "expected DIM=DOMAINS"),
+        (("--gpu", "H100", "--torn", "tp=9"), "expected 1 to 8 domains, it has 8 ranks"),
+        (("--gpu", "H100", "--torn", "tp=²"), "expected DIM=DOMAINS"),
+        (("--gpu", "H100", "--torn", "dp=1"), "expected 2 to 16 domains"),
         (("--gpu", "H100", "--set", "seq"), "expected NAME=VALUE"),
     ],
 )

@@ -65,12 +65,28 @@ def test_the_number_after_a_network_may_be_read_as_a_tier() -> None:
     assert told.startswith("accepted: TP8+DP8_IB@t1 ")
 
 
+def test_nodes_that_are_held_ready_are_whole_and_beside_the_job() -> None:
+    def told(spec: str, *taken: str) -> tuple[int, str]:
+        ran = nemesis("topology", "check", spec, "--cluster", "superpod-h100", *taken)
+        return ran.returncode, ran.stdout
+
+    assert told("TP8+DP126;spare=1")[0] == 0
+    code, text = told("TP8+DP126;spare=2")
+    assert (code, "2 spare nodes beside 1008 GPUs: never" in text) == (1, True)
+    code, text = told("TP8+DP2;spare=1", "--taken", "n[003-127]")
+    assert (code, "1 spare nodes beside 16 GPUs: not now, 2 nodes" in text) == (3, True)
+    assert "on 1000 GPUs" in told("TP8+DP*;spare=2")[1]
+
+
 def test_a_model_of_ones_own_is_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("layers=4\nhidden=512\nheads=6\nhead_dim=64\nffn=2048\nvocab=32000\nseq=1024\n")
     ran = nemesis("topology", "check", "TP4", "--model", str(file))
     assert ran.returncode == 1
     assert "S1: 6 heads over TP 4; TP 4 -> 3 or 6" in ran.stdout
+    file.write_text(file.read_text() + "attention_parameters=-5\n")
+    ran = nemesis("topology", "check", "TP4", "--model", str(file))
+    assert (ran.returncode, "attention_parameters must be 0 to" in ran.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +97,13 @@ def test_a_model_of_ones_own_is_a_file(tmp_path: Path) -> None:
         (("TP8", "--model", "none.toml"), "cannot read none.toml"),
         (("TP8", "--set", "foo=1"), "NAME one of seq, recompute"),
         (("TP8", "--set", "recompute=often"), "Invalid enum value 'often'"),
+        (("TP8", "--set", "seq=-1"), "--set seq=-1: expected 1 to 100000000"),
+        (("TP8", "--set", "seq=0"), "--set seq=0: expected 1 to"),
+        (("TP8", "--set", "seq=99999999999999999999"), "expected 1 to"),
+        (("TP8", "--set", "weight_bytes=-4"), "--set weight_bytes=-4: expected 1 to 4"),
+        (("TP8+PP2", "--set", "stages=4,-1"), "--set stages=-1: expected 0 to"),
         (("TP8", "--cluster", "superpod-h100", "--taken", "n999"), "n001 to n127"),
+        (("TP8", "--cluster", "superpod-h100", "--taken", "n[5-1]"), "'n[5-1]' names no node"),
     ],
 )
 def test_a_slip_is_one_line_and_ends_with_2(arguments: tuple[str, ...], word: str) -> None:

@@ -40,6 +40,24 @@ def c1(case: Case) -> Iterator[Finding]:
     if not room.enough:
         what = f"{units} units of {need} GPUs" if need > 1 else f"{units} GPUs"
         yield _lacking(room, what, "C1", "")
+    elif case.spec.spares:
+        yield from _spares(case)
+
+
+def _spares(case: Case) -> Iterator[Finding]:
+    """Nodes that are to be held ready are whole, and not the job's."""
+    pool, count = _pool(case), case.spec.spares
+    fits = [
+        len(whole) >= count and gpus - sum(whole[:count]) >= case.world
+        for whole, gpus in ((pool.whole, pool.gpu_count), (pool.whole_free, pool.free_count))
+    ]
+    if all(fits):
+        return
+    what = f"{count} spare nodes beside {case.world} GPUs"
+    text = f"{what}: never, the whole cluster has {len(pool.whole)} nodes, {pool.gpu_count} GPUs"
+    if fits[0]:
+        text = f"{what}: not now, {len(pool.whole_free)} nodes and {pool.free_count} GPUs are free"
+    yield Finding(code="C1", part="spares", text=text, waits=fits[0])
 
 
 def c2(case: Case) -> Iterator[Finding]:

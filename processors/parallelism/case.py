@@ -1,7 +1,8 @@
 """What the type checker looks at, and what it finds."""
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -13,7 +14,7 @@ from nemesis.processors.parallelism.layout import (
     order_of,
     stated,
 )
-from nemesis.processors.parallelism.model import ModelShape
+from nemesis.processors.parallelism.model import COUNT_MAX, ModelShape
 from nemesis.processors.parallelism.spec import Dim, Spec, Term
 from nemesis.processors.topology.gpu_class import GPU_CLASSES, GpuClass
 from nemesis.processors.topology.pool import Pool
@@ -47,6 +48,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Dims whose reductions are to run in the switches."""
 
 
+RANGES: Final[Mapping[str, tuple[int, int]]] = {
+    "seq": (1, COUNT_MAX),
+    "weight_bytes": (1, 4),
+    "gradient_bytes": (2, 4),
+    "stages": (0, COUNT_MAX),
+    "microbatch_group": (1, COUNT_MAX),
+}
+"""From and to of each number of the settings, where it is said; a stage may hold the loss alone."""
+
+
 class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One job to be checked, with as much as is known around it."""
 
@@ -72,7 +83,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         product = stated(self.spec)
         if not infers(self.spec) or self.pool is None:
             return product
-        return max(1, self.pool.free_count // product) * product
+        held = sum(self.pool.whole_free[: self.spec.spares])
+        return max(1, (self.pool.free_count - held) // product) * product
 
     @property
     def classes(self) -> tuple[GpuClass, ...]:

@@ -16,6 +16,8 @@ from nemesis.schemas.errors import NemesisError
 
 PACKAGE: Final = "nemesis.processors.parallelism"
 COUNT_MAX: Final = 100_000_000
+PARAMETERS_MAX: Final = 10**15
+"""Hundreds of times the largest published model."""
 
 
 class BadModelError(NemesisError):
@@ -128,6 +130,9 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         for field in ("kv_heads", "head_dim", "experts", "top_k", "expert_ffn", "shared_ffn"):
             value = getattr(self, field)
             yield 0 <= value <= COUNT_MAX, f"{field} must be 0 to {COUNT_MAX}, not {value}"
+        for field in ("attention_parameters", "parameters"):
+            value, most = getattr(self, field), PARAMETERS_MAX
+            yield 0 <= value <= most, f"{field} must be 0 to {most}, not {value}"
         yield (
             0 <= self.dense_layers <= self.layers,
             f"dense_layers must be 0 to {self.layers}, not {self.dense_layers}",

@@ -239,7 +239,7 @@ RULES: Final = (
         "C1",
         "capacity",
         "error",
-        "domains have room for all units",
+        "domains have room for all units, and spare nodes beside them",
         "",
         capacity_rules.c1,
         by_size=True,

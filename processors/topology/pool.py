@@ -50,6 +50,16 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.free_counts)
 
     @property
+    def whole_free(self) -> tuple[int, ...]:
+        """GPUs of each node of which no job has any, smallest first."""
+        return _whole(self.nodes, self.gpu_counts, self.free_counts)
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """GPUs of each node, smallest first."""
+        return _whole(self.nodes, self.gpu_counts, self.gpu_counts)
+
+    @property
     def depth(self) -> int:
         """How many tiers there are."""
         return len(self.tiers)
@@ -71,3 +81,11 @@ def sums(groups: Sequence[int], counts: Sequence[int]) -> Mapping[int, int]:
     for group, count in zip(groups, counts, strict=True):
         found[group] = found.get(group, 0) + count
     return found
+
+
+def _whole(nodes: Sequence[str], counts: Sequence[int], free: Sequence[int]) -> tuple[int, ...]:
+    taken = {name for name, count, left in zip(nodes, counts, free, strict=True) if left < count}
+    by_node: dict[str, int] = {}
+    for name, count in zip(nodes, counts, strict=True):
+        by_node[name] = by_node.get(name, 0) + count
+    return tuple(sorted(count for name, count in by_node.items() if name not in taken))

@@ -1,5 +1,6 @@
 """`nemesis mfu`: how long a training step takes, where the time goes, what a worse link costs."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -122,9 +123,15 @@ def _placed(job: "Job", torn: list[str], taper: float) -> "Job":
 
     for each in torn:
         dim, _, count = each.partition("=")
-        if dim not in get_args(Dim) or not count.isdigit() or not int(count):
+        if dim not in get_args(Dim) or not re.fullmatch(r"[0-9]{1,20}", count):
             names = ", ".join(get_args(Dim))
             raise BadPlaceError(f"--torn {each[:40]!r}: expected DIM=DOMAINS, DIM one of {names}")
+        ranks = getattr(job.spans, dim).members
+        least = -(-ranks // job.gpu.domain)
+        if not least <= int(count) <= ranks:
+            raise BadPlaceError(
+                f"--torn {each[:40]}: expected {least} to {ranks} domains, it has {ranks} ranks"
+            )
         job = over(job, dim, int(count))  # type: ignore[arg-type]
     return tapered(job, round(MILLION * taper))
 

@@ -136,11 +136,14 @@ def model_of(name: str) -> "ModelShape":
 
 
 def pool_of(cluster: Path, taken: list[str]) -> "Pool":
-    from nemesis.schemas.node_ranges import parse_nodes
+    from nemesis.schemas.node_ranges import count_nodes, parse_nodes
     from nemesis.sim.topology.cluster_file import load_cluster
     from nemesis.sim.topology.pool import pool_of as seen
 
     pool = seen(load_cluster(cluster))
+    for each in taken:
+        if not count_nodes((each,)):
+            raise BadSettingError(f"--taken: {each[:60]!r} names no node, expected n[001-016]")
     names = parse_nodes(taken)
     strange = [name for name in names if name not in pool.nodes]
     if strange:
@@ -150,10 +153,14 @@ def pool_of(cluster: Path, taken: list[str]) -> "Pool":
 
 
 def settings_of(said: list[str]) -> "Settings":
-    """`NAME=VALUE` pairs; commas make a list."""
+    """`NAME=VALUE` pairs; commas make a list.
+
+    Raises:
+        BadSettingError: no such name, or a value that it cannot have.
+    """
     import msgspec
 
-    from nemesis.processors.parallelism.case import Settings
+    from nemesis.processors.parallelism.case import RANGES, Settings
 
     lists = {"stages", "sharp"}
     names = ", ".join(Settings.__struct_fields__)
@@ -164,9 +171,16 @@ def settings_of(said: list[str]) -> "Settings":
             raise BadSettingError(f"--set {each[:60]!r}: expected NAME=VALUE, NAME one of {names}")
         found[name] = value.split(",") if name in lists else value
     try:
-        return msgspec.convert(found, Settings, strict=False)
+        settings = msgspec.convert(found, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise BadSettingError(f"--set: {error}") from error
+    for name in (name for name in found if name in RANGES):
+        least, most = RANGES[name]
+        value = getattr(settings, name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if not least <= number <= most:
+                raise BadSettingError(f"--set {name}={number}: expected {least} to {most}")
+    return settings
 
 
 def _document(parsed: "Parsed", case: "Case", checked: "Checked") -> dict[str, Any]:

@@ -60,6 +60,23 @@ def test_a_class_of_gpu_alone_tells_that_a_job_can_never_run(
     assert told in str(done.exception)
 
 
+def test_the_fullest_of_listed_stages_sets_the_pace() -> None:
+    def parts(*words: str) -> dict[str, int]:
+        found: dict[str, int] = json.loads(run("--gpu", "B300", "--json", *words)[1])["parts_ns"]
+        return found
+
+    even = parts()
+    assert parts("--set", "stages=20,20,20,20") == even
+    for stages, most in (("77,1,1,1", 77), ("1,1,1,77", 77), ("80,0,0,0", 80)):
+        uneven = parts("--set", f"stages={stages}")
+        for part in ("products", "attention", "tensor"):
+            assert uneven[part] == pytest.approx(even[part] * most / 20), (stages, part)
+        assert uneven["optimizer"] > 3 * even["optimizer"]
+        assert uneven["bubble"] < even["bubble"]
+    relieved = parts("--set", "stages=21,21,20,18")
+    assert relieved["head"] == 0 < even["head"]
+
+
 def test_a_cluster_file_says_gpus_and_rails() -> None:
     code, text = run("--cluster", "superpod-h100")
     assert code == 0

@@ -21,6 +21,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pp: int = 1
     chunks: int = 1
     """Of a pipeline stage (virtual stages)."""
+    stages: tuple[int, ...] = ()
+    """Layers of each; (): as even as they come."""
     dp: int = 1
     ep: int = 1
     etp: int = 1
@@ -41,6 +43,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def gpus(self) -> int:
         return self.tp * self.cp * self.pp * self.dp
+
+    @property
+    def cuts(self) -> float:
+        """How often the fullest stage goes into the model: pp where stages are even."""
+        return sum(self.stages) / max(self.stages) if self.stages else self.pp
 
     @property
     def microbatches(self) -> int:

@@ -71,6 +71,7 @@ def layout_of(case: Case, precision: Precision = "bf16") -> tuple[Layout, Order]
         cp=cut.degree("CP"),
         pp=cut.degree("PP"),
         chunks=cut.chunks,
+        stages=case.stage_layers,
         dp=cut.replicas,
         ep=cut.expert_parallel,
         etp=cut.expert_tensor,

@@ -165,17 +165,19 @@ class _Step:
         }
         return found
 
-    def _stage(self, layer: dict[str, float]) -> dict[str, float]:
-        """A microbatch on the slowest stage: most layers, or the head behind one fewer."""
-        layout, shape = self.layout, self.job.shape
-        most = -(-shape.layers // layout.pp)
+    def _slowest(self, each: float) -> tuple[int, float]:
+        """(layers, seconds of the head) of the slowest stage: the fullest, or the last."""
+        layout, layers = self.layout, self.job.shape.layers
+        most = max(layout.stages, default=-(-layers // layout.pp))
+        last = layout.stages[-1] if layout.stages else most - (layers % layout.pp > 0)
         head = self.kernels.head().total_s
-        uneven = layout.pp > 1 and shape.layers % layout.pp > 0
-        each = sum(layer.values())
-        with_head = most - 1 if uneven else most
-        if uneven and most * each > with_head * each + head:
-            with_head, head = most, 0.0
-        stage = {name: with_head * s for name, s in layer.items()}
+        return (most, 0.0) if most * each > last * each + head else (last, head)
+
+    def _stage(self, layer: dict[str, float]) -> dict[str, float]:
+        """A microbatch on the slowest stage."""
+        layout = self.layout
+        layers, head = self._slowest(sum(layer.values()))
+        stage = {name: layers * s for name, s in layer.items()}
         stage["head"] = head
         if layout.shard <= 1 or not layout.reshard:
             weights = self.traffic.local_weights()
@@ -188,7 +190,7 @@ class _Step:
         layer = self._layer()
         stage = self._stage(layer)
         sends = self.traffic.pipeline().s * (HIDDEN_SENDS if software.pp_overlap else 1.0)
-        mean = sum(layer.values()) * self.job.shape.layers / layout.pp + sends
+        mean = self._others(sum(layer.values())) + sends
         microbatches = layout.microbatches
         found: dict[str, float] = dict.fromkeys(PARTS, 0.0)
         for name, s in stage.items():
@@ -200,11 +202,18 @@ class _Step:
         found["optimizer"] = self._optimizer()
         return found
 
+    def _others(self, each: float) -> float:
+        """What a microbatch takes on a stage beside the slowest, on average."""
+        layout, layers = self.layout, self.job.shape.layers
+        if layout.stages and layout.pp > 1:
+            return each * (layers - self._slowest(each)[0]) / (layout.pp - 1)
+        return each * layers / layout.pp
+
     def _sharded(self, busy: float) -> float:
         """FSDP: what gathering and scattering adds."""
         layout, fitted = self.layout, self.job.fitted
         gathered, scattered = (each.ns / 1e9 for each in self.traffic.gathered())
-        layers = self.job.shape.layers / layout.pp
+        layers = self.job.shape.layers / layout.cuts
         exposed = fitted.fsdp_exposed / MILLION
         copies = self.traffic.mirrored().s
         if layout.reshard:
@@ -219,7 +228,7 @@ class _Step:
         whole = sum(each.s for each in self.traffic.gradients())
         if not self.job.software.dp_overlap:
             return whole
-        last = whole / max(1.0, self.job.shape.layers / self.layout.pp)
+        last = whole / max(1.0, self.job.shape.layers / self.layout.cuts)
         beside = self.job.fitted.dp_exposed / MILLION * min(whole, busy)
         return max(last, whole - busy) + beside
 

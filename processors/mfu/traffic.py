@@ -108,13 +108,13 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
 
     def dense_weights(self) -> float:
         """Of a rank, an embedding with them: what is in no expert."""
-        return (self._dense_layers / self.layout.pp + self.shape.embedding) / self.layout.tp
+        return (self._dense_layers / self.layout.cuts + self.shape.embedding) / self.layout.tp
 
     def expert_weights(self) -> float:
         """Of a rank."""
         layout, shape = self.layout, self.shape
         every = shape.moe_layers * shape.experts * shape.expert
-        return every / (layout.ep * layout.etp * layout.pp)
+        return every / (layout.ep * layout.etp * layout.cuts)
 
     def local_weights(self) -> float:
         """Of a rank in all."""
@@ -139,7 +139,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
         """FSDP, a layer: parameters gathered, gradients scattered."""
         layout, layers = self.layout, self.shape.layers
         weights = self._dense_layers / layers / layout.tp
-        weights += self.expert_weights() * layout.pp / layers
+        weights += self.expert_weights() * layout.cuts / layers
         span = self._shards()
         return (
             self.fabric.collective("all_gather", 2 * weights, span),

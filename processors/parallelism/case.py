@@ -100,6 +100,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.settings.seq or (self.model.seq if self.model else 0)
 
     @property
+    def stage_layers(self) -> tuple[int, ...]:
+        """Layers of each stage, with all its chunks, where they are listed."""
+        listed, stages = self.settings.stages, self.layout.degree("PP")
+        if len(listed) == stages * self.layout.chunks:
+            return tuple(sum(listed[at::stages]) for at in range(stages))
+        return listed
+
+    @property
     def micro_batch(self) -> int:
         """Sequences that a replica takes at a time."""
         return self.spec.micro_batch or 1

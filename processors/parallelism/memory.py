@@ -46,10 +46,7 @@ def memory_of(case: Case) -> Memory:
 
 def _stage_layers(case: Case, model: ModelShape) -> int:
     """Layers of the fullest stage."""
-    stages, listed = case.layout.degree("PP"), case.settings.stages
-    if len(listed) == stages * case.layout.chunks and listed:
-        return max(sum(listed[at::stages]) for at in range(stages))
-    return max(listed) if listed else ceil(model.layers / stages)
+    return max(case.stage_layers, default=ceil(model.layers / case.layout.degree("PP")))
 
 
 def _state(case: Case, model: ModelShape, gradient_bytes: int) -> int:

@@ -8,6 +8,7 @@ from typing import Final
 import nkeys
 
 from nemesis.schemas.errors import NemesisError
+from nemesis.schemas.tokens import name_of
 from nemesis.streams.permissions import user_of
 
 _SEED_BYTES: Final = 32
@@ -27,6 +28,13 @@ def ensure(folder: Path, roles: Iterable[str]) -> dict[str, str]:
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return {role: _public_key(seed_path(folder, role)) for role in dict.fromkeys(roles)}
+
+
+def names(folder: Path, kind: str) -> list[str]:
+    """Of whom seeds lie there, of one kind of role; sorted."""
+    return sorted(
+        name_of(each.stem.removeprefix(f"{kind}-")) for each in folder.glob(f"{kind}-*.nk")
+    )
 
 
 def _public_key(path: Path) -> str:

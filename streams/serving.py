@@ -17,8 +17,7 @@ import msgspec
 from nemesis.processors.catalogue import CATALOGUE, first_settings
 from nemesis.schemas.facts import encode_conclusion
 from nemesis.schemas.operated import ProcessorActivated
-from nemesis.schemas.tokens import name_of
-from nemesis.streams import crew
+from nemesis.streams import credentials, crew
 from nemesis.streams.connection import without_password
 from nemesis.streams.contexts import Target
 from nemesis.streams.errors import PositionMovedError, WrongCredentialsError
@@ -133,9 +132,9 @@ def _earlier_writers(cell: str) -> list[str]:
     """Nodes and collectors that have a seed in this cell."""
     seeds = state_folder(cell) / "credentials"
     return sorted(
-        f"{kind}/{name_of(each.stem.removeprefix(f'{kind}-'))}"
+        f"{kind}/{name}"
         for kind in ("node", "producer", "collector")
-        for each in seeds.glob(f"{kind}-*.nk")
+        for name in credentials.names(seeds, kind)
     )
 
 

@@ -121,6 +121,16 @@ def test_who_cannot_be_an_agent_is_told_in_a_line_and_who_starts_a_job_elsewhere
                 assert (second.returncode, second.stderr.count("\n")) == (4, 1)
                 assert "an agent of n1 runs already" in second.stderr
         who = ["--by", "me", "--reason", "test"]
-        told = nemesis("job", "submit", "llama", "--nodes", "n1,n2", "--ranks-per-node", "4", *who)
-        assert told.stdout == "llama: 8 ranks on n1, n2\n"
+        told = nemesis("job", "submit", "llama", "--nodes", "n1", "--ranks-per-node", "4", *who)
+        assert told.stdout == "llama: 4 ranks on n1\n"
         assert nemesis("job", "end", "llama", *who).stdout == "llama is over\n"
+        for words, status, said in (
+            (["end", "llama"], 3, "no running job 'llama'"),
+            (["submit", "other", "--nodes", "n1,n9"], 3, "'n9' has no credential"),
+            (["submit", "other", "--nodes", "n1", "--spares", "n[1-9]"], 3, "'n[1-9]' has no"),
+            (["submit", "my job", "--nodes", "n1"], 2, "'my job', expected a name without blanks"),
+            (["submit", "other", "--nodes", ","], 2, "--nodes names no node"),
+        ):
+            refused = nemesis("job", *words, *who)
+            assert (refused.returncode, refused.stderr.count("\n")) == (status, 1)
+            assert said in refused.stderr

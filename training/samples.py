@@ -10,9 +10,7 @@ from functools import lru_cache
 from random import Random
 
 
-def sample_ids(
-    taken_count: int, *, length: int, batch: int, position: int, seed: int
-) -> list[int]:
+def sample_ids(taken_count: int, *, length: int, batch: int, position: int, seed: int) -> list[int]:
     """The ids, below `length`, of one member's samples in a step: a list, so it indexes a tensor.
 
     `taken_count`: numbers that earlier steps took; `position`: of the member among the members.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nemesis.streams.log import Log
     from nemesis.views.hands import Hands
 
+_INVENTORIES = "nemesis.telemetry.*.inventory"
 ReasonOption = Annotated[
     str, typer.Option("--reason", help="Why, for the record; asked for on a terminal.")
 ]
@@ -103,6 +104,14 @@ async def read_hands(log: "Log") -> "Hands":
         hands.see(record)
     await see_tick(log, hands)
     return hands
+
+
+async def seen_nodes(log: "Log") -> set[str]:
+    """Nodes that told what they are made of."""
+    from nemesis.schemas.tokens import name_of
+    from nemesis.streams.lookup import subjects
+
+    return {name_of(each.split(".")[2]) for each in await subjects(log, _INVENTORIES)}
 
 
 async def see_tick(log: "Log", hands: "Hands") -> None:

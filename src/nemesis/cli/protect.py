@@ -14,6 +14,7 @@ from nemesis.cli.operate import (
     document,
     open_as_operator,
     read_hands,
+    seen_nodes,
     signed,
     unknown,
     write,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from nemesis.views.hands import Hands
 
 NodeArgument = Annotated[str, typer.Argument(help="A node that a job or an inventory names.")]
-_INVENTORIES = "nemesis.telemetry.*.inventory"
 
 
 def protect(
@@ -72,14 +72,11 @@ async def _set(
     node: str, who: dict[str, str], where: tuple[str, str, str, Path | None], *, there: bool
 ) -> "Hands":
     from nemesis.schemas.operated import NodeProtected
-    from nemesis.schemas.tokens import name_of
-    from nemesis.streams.lookup import subjects
 
     async with await open_as_operator(*where) as log:
         hands = await read_hands(log)
         if there:
-            seen = {name_of(each.split(".")[2]) for each in await subjects(log, _INVENTORIES)}
-            known = hands.nodes | seen
+            known = hands.nodes | await seen_nodes(log)
             if node not in known:
                 hint = f"{len(known)} nodes are known, by inventory or from jobs"
                 raise unknown("node", node, known, hint=hint)

@@ -327,12 +327,35 @@ def test_a_job_that_starts_on_a_node_that_is_silent_already_learns_it() -> None:
     log = cluster(*NODES[1:])
     run(log, NODES, 10)
     run(log, NODES[1:], 40)
-    log.submitted("n1", job="other")
-    run(log, NODES[1:], 10)  # its agent may only be starting
-    assert log.verdicts == []
-    run(log, NODES[1:], 10)
+    log.submitted("n1", "spare", job="other")
+    run(log, [*NODES[1:], "spare"], 60)
+    assert log.verdicts == [], "it may wait in a queue"
+    log.sample("spare", job="other", period_ns=5_000_000_000)
+    run(log, [*NODES[1:], "spare"], 10)
+    assert log.verdicts == [], "its agent may only be starting"
+    run(log, [*NODES[1:], "spare"], 10)
     assert log.last.culprits[0].id == "node/n1"
     assert log.last.jobs == ("other",)
+
+
+def test_nobody_misses_the_node_of_a_job_that_waits_though_its_agent_has_just_gone() -> None:
+    log = cluster(*NODES[1:])
+    run(log, NODES, 10)
+    log.submitted("n1", job="other")
+    run(log, NODES[1:], 60)
+    assert log.verdicts == []
+    run(log, NODES, 10)  # it begins
+    run(log, NODES[1:], 25)
+    assert [each.id for each in log.last.culprits] == ["node/n1"]
+
+
+def test_a_node_that_nobody_ever_heard_is_not_missed_by_its_job() -> None:
+    log = cluster(*NODES[1:])
+    log.submitted("n1", "spare", job="other")
+    for _ in range(6):
+        log.sample("spare", job="other", period_ns=5_000_000_000)
+        run(log, NODES[1:], 5)
+    assert log.verdicts == []
 
 
 def test_a_node_whose_first_poll_was_lost_is_polled_as_seldom_as_the_others() -> None:

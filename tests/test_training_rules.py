@@ -75,7 +75,7 @@ def test_no_sample_is_left_out_or_used_twice_in_a_pass_whoever_comes_and_goes(
     used: list[int] = []
     for replicas, broke in steps:
         world = replicas * degrees.replica_size
-        of_place: dict[int, tuple[int, ...]] = {}
+        of_place: dict[int, list[int]] = {}
         parts = degrees.data_place(0, world)[1]
         for rank in range(world):
             place, _ = degrees.data_place(rank, world)

@@ -198,7 +198,7 @@ class Attribution:
         match fact.kind:
             case "job_submitted":
                 state.inventory.submit(fact.data)
-                state.hearing.expect(fact.data.node_names, fact.log_time_ns)
+                state.hearing.expect(fact.data.job, fact.data.node_names, state.inventory)
                 state.forget(fact.data.job)
             case "job_ended":
                 self._end(fact.data.job)
@@ -384,6 +384,7 @@ class Attribution:
     def _end(self, job: str) -> None:
         """Nothing of a job that is over concerns anybody, except what hardware it met."""
         self._state.inventory.end(job)
+        self._state.hearing.forget(job)
         self._state.forget(job)
         self._state.reports.end(job)
         self._state.incidents.close(lambda each: each.job == job and not each.clues)

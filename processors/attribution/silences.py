@@ -34,6 +34,7 @@ OTHERS_MIN: Final = 2  # DESIGN: two others and a tenth of the domain make it a 
 DOMAIN_SHARE_PPM: Final = 100_000
 LEFT_MAX: Final = 4096  # nodes that jobs left within the time that silence takes to be found
 ALL_NODES: Final = "the cluster"
+OF_RANKS: Final = ("sample", "process", "process_state", "collective")
 
 
 class Hearing(msgspec.Struct):
@@ -54,6 +55,8 @@ class Hearing(msgspec.Struct):
     """Nodes that announced a spool and were not heard on time since."""
     left_ns: dict[str, int] = {}
     """When a job left a node that has not been heard since; of the latest few."""
+    awaited: dict[str, dict[str, int]] = {}
+    """Of jobs that have shown no life yet their nodes, and when these were last heard before."""
     tick_ns: int = 0
     """Log time of the last tick."""
 
@@ -61,20 +64,22 @@ class Hearing(msgspec.Struct):
         """A fact of this node was read."""
         node = fact.key
         self.last_ns[node] = fact.log_time_ns
+        if self.awaited and fact.kind in OF_RANKS:
+            self._shows_life(fact.data.job, fact.log_time_ns)
         if self.spooling and not fact.late and node in self.spooling:
             self.spooling.remove(node)
 
     def heard_samples(self, facts: Sequence[Fact]) -> list[str]:
         """Samples of different nodes were read at one log time; which were polled while silent."""
         unheard = [fact.key for fact in facts if self._was_polled_unheard(fact)]
+        if self.spooling or self.awaited:
+            for fact in facts:
+                self.heard(fact)
         heard = dict.fromkeys([fact.key for fact in facts], facts[-1].log_time_ns)
         self.last_ns.update(heard)
         self.polled_ns.update(heard)
         self.polled_at_ns.update((fact.key, fact.at_ns) for fact in facts)
         self.polled_n.update((fact.key, fact.data.n) for fact in facts)
-        if self.spooling:
-            for fact in facts:
-                self.heard(fact)
         for fact in facts:
             period_ns = fact.data.period_ns
             if period_ns and period_ns != self.period_ns.get(fact.key, PERIOD_NS):
@@ -117,12 +122,30 @@ class Hearing(msgspec.Struct):
             self.spooling.append(node)
         self.told.pop(node, None)
 
-    def expect(self, nodes: Sequence[str], log_time_ns: int) -> None:
-        """A job runs there from now on: silence is measured anew, its agents may only begin."""
+    def expect(self, job: str, nodes: Sequence[str], inventory: Inventory) -> None:
+        """A job is to run there, perhaps only once it leaves a queue.
+
+        Nobody misses a node that serves nobody else until it is heard or its job shows life
+        elsewhere: an agent comes and goes with its job.
+        """
         for node in nodes:
             self.told.pop(node, None)
-            if node in self.last_ns:
-                self.last_ns[node] = max(self.last_ns[node], log_time_ns)
+            alone = {seat.job for seat in inventory.seats_on(node)} <= {job}
+            if alone and node in self.last_ns:
+                self.awaited.setdefault(job, {})[node] = self.last_ns[node]
+
+    def forget(self, job: str) -> None:
+        """A job is over, begun or not."""
+        self.awaited.pop(job, None)
+
+    def _shows_life(self, job: str, log_time_ns: int) -> None:
+        """Ranks of a job tell of themselves: from now on its other nodes are expected to."""
+        for node, heard_ns in self.awaited.pop(job, {}).items():
+            if self.last_ns[node] == heard_ns:
+                self.last_ns[node] = log_time_ns
+
+    def _is_awaited(self, node: str) -> bool:
+        return any(self.last_ns[node] == each.get(node) for each in self.awaited.values())
 
     def leave(self, nodes: Sequence[str], log_time_ns: int) -> None:
         """A job goes on without these nodes, perhaps because they did not answer it any more."""
@@ -144,6 +167,7 @@ class Hearing(msgspec.Struct):
         if now_ns - before_ns > TICK_GAP_NS:
             # log time stood still and then jumped: nobody's silence in it was measured
             self.last_ns = dict.fromkeys(self.last_ns, now_ns)
+            self.awaited = {job: dict.fromkeys(of, now_ns) for job, of in self.awaited.items()}
             return []
         overdue = [
             node
@@ -153,7 +177,8 @@ class Hearing(msgspec.Struct):
         overdue = [
             node
             for node in overdue
-            if not self._lives(node, inventory, steps)
+            if not self._is_awaited(node)
+            and not self._lives(node, inventory, steps)
             and not (self._may_be_lossy(node, now_ns) and may_live(node))
         ]
         if not overdue or (len(self.last_ns) > OTHERS_MIN and not self._hears_anybody(now_ns)):

@@ -52,7 +52,7 @@ class Learner:
         self.samples_count: Final = len(text) - LENGTH
         self._mask: Final[Any] = nn.Transformer.generate_square_subsequent_mask(LENGTH)
 
-    def loss(self, ids: tuple[int, ...]) -> Any:
+    def loss(self, ids: list[int]) -> Any:
         """Mean cross entropy of the next byte, in nats, over windows that start at these places."""
         parts = self.model
         windows = torch.stack([self.text[at : at + LENGTH + 1] for at in ids])

@@ -48,6 +48,22 @@ def test_programs_get_the_same_as_a_document() -> None:
     assert found["not_judged"] == []
 
 
+@pytest.mark.parametrize(
+    ("options", "rest"),
+    [
+        (("--model", "llama3-405b"), "memory, fabric, capacity (--cluster would tell)"),
+        (("--cluster", "superpod-h100"), "shape, memory (--model would tell)"),
+        ((), "shape, memory, fabric, capacity (--model and --cluster would tell)"),
+    ],
+)
+def test_what_was_not_judged_is_said_with_the_option_that_is_missing(
+    options: tuple[str, ...], rest: str
+) -> None:
+    told = nemesis("topology", "check", "TP8;gbs=256", "--gpus", "8", *options).stdout
+    assert told.startswith("accepted as far as judged: ")
+    assert told.endswith(f"  not judged: {rest}\n")
+
+
 def test_a_job_that_waits_for_others_ends_with_3() -> None:
     shape = ("--cluster", "coreweave-rno2a")
     asked = ("topology", "check", "TP8_NVL18+DP8", *shape)
@@ -62,7 +78,7 @@ def test_the_number_after_a_network_may_be_read_as_a_tier() -> None:
     assert "at least 1 rail" in nemesis(*asked).stdout
     told = nemesis(*asked, "--bare-number", "tier").stdout
     assert "below one leaf (tier 1)" in told
-    assert told.startswith("accepted: TP8+DP8_IB@t1 ")
+    assert told.startswith("accepted as far as judged: TP8+DP8_IB@t1 ")
 
 
 def test_nodes_that_are_held_ready_are_whole_and_beside_the_job() -> None:

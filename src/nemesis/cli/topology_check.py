@@ -67,8 +67,8 @@ def check(
 ) -> None:
     """Check what a job needs against model and cluster; nothing is placed.
 
-    Exit status: 0 accepted, 1 rejected, 2 not in the language, 3 it would have to wait for GPUs
-    that other jobs have.
+    Exit status: 0 accepted as far as the options tell, 1 rejected, 2 not in the language, 3 it
+    would have to wait for GPUs that other jobs have.
     """
     parsed, case = case_of(spec, model, cluster, gpus, taken or [], setting or [], bare_number)
     checked = checked_case(case)
@@ -223,8 +223,9 @@ def explain(parsed: "Parsed", case: "Case", checked: "Checked") -> None:
     from nemesis.processors.parallelism.spec import printed
 
     degrees = " x ".join(f"{dim}{degree}" for dim, degree in _degrees(case, checked).items())
+    limit = " as far as judged" if checked.outcome == "accepted" and checked.unknown else ""
     say(
-        f"{checked.outcome}: {printed(case.spec)}"
+        f"{checked.outcome}{limit}: {printed(case.spec)}"
         + (f" on {checked.gpu_count} GPUs" if degrees else "")
     )
     for finding in checked.findings:
@@ -234,8 +235,19 @@ def explain(parsed: "Parsed", case: "Case", checked: "Checked") -> None:
     for term in case.spec.terms:
         say(f"  {meaning(term)}")
     if checked.unknown:
-        wanted = "--model and --cluster" if len(checked.unknown) > 2 else "--model or --cluster"
+        wanted = " and ".join(_missing(case, checked))
         say(f"  not judged: {', '.join(checked.unknown)} ({wanted} would tell)")
+
+
+def _missing(case: "Case", checked: "Checked") -> list[str]:
+    """The options that would let the rest be judged."""
+    from nemesis.processors.parallelism.check import CLUSTER_PHASES, MODEL_PHASES
+
+    unknown = set(checked.unknown)
+    wanted = [("--model", case.model, MODEL_PHASES), ("--cluster", case.pool, CLUSTER_PHASES)]
+    return [
+        option for option, said, phases in wanted if said is None and not unknown.isdisjoint(phases)
+    ]
 
 
 def _show(parsed: "Parsed", finding: "Finding") -> None:

@@ -26,6 +26,8 @@ class UndeliverableError(NemesisError):
 class WrongCredentialsError(NemesisError):
     """The server does not know who we are."""
 
+    exit_code = 3
+
 
 class InputGapError(NemesisError):
     """The server sent a record that never arrived: this reader has lost input."""

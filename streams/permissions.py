@@ -23,8 +23,10 @@ INCIDENTS: Final = "NEMESIS_INCIDENTS"
 STREAM: Final = "NEMESIS"
 TRUTH: Final = "NEMESIS_TRUTH"
 
+SUBMITTED_SUBJECTS: Final = "nemesis.events.job_submitted.*"
+"""A node may ask whether a job is known, so that its agent need not wait for one in silence."""
 FILL_SUBJECT: Final = "nemesis.events.log_measured.log"
-"""The fill level: the one fact of the log that a node may read."""
+"""The fill level: all that a producer may read of the log."""
 
 CLOCK_NODE: Final = "clock"
 """Its telemetry is the tick, so no node may have this name."""
@@ -147,6 +149,7 @@ def _node(token: str, name: str) -> Permissions:
             f"nemesis.report.{token}.>",
             *_puts_objects(BLOBS, user_of(f"node/{name}")),
             f"$JS.API.DIRECT.GET.{STREAM}.{FILL_SUBJECT}",
+            f"$JS.API.DIRECT.GET.{STREAM}.{SUBMITTED_SUBJECTS}",
         ),
         (f"nemesis.plan.{token}",),
         may_answer=True,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nemesis.actors.agent.arguments import Asked, LaunchUsageError, asked_of
 from nemesis.actors.agent.attached import LongPathError, prepare
-from nemesis.actors.agent.job import launch_of
+from nemesis.actors.agent.job import launch_of, name_of_run
 from nemesis.actors.agent.launch import Launch, environment_of
 from nemesis.actors.agent.rendezvous import Met, NodesMissingError, meet
 from nemesis.training.attach import found_beside
@@ -32,6 +32,7 @@ def test_a_command_line_of_torchrun_means_what_it_means_there() -> None:
     assert (static.command, static.node_at, static.endpoint) == (("./run",), 1, "n1:123")
     assert static.world_min == 1
     assert asked("--nnodes 2 --rdzv-endpoint n1 t.py").endpoint == "n1:29500"
+    assert asked("--nnodes 2 --master-port 5 t.py").endpoint == "127.0.0.1:5"
     alone = asked("--standalone --nnodes 2 --rdzv-endpoint n1 t.py")
     assert (alone.nodes_count, alone.endpoint) == (1, "")
 
@@ -60,6 +61,7 @@ def test_ranks_are_counted_as_torchrun_counts_them() -> None:
         ("--nproc-per-node many t.py", "--nproc-per-node many"),
         ("--nproc-per-node 9999 t.py", "9999"),
         ("--nproc-per-node 0 t.py", "--nproc-per-node 0"),
+        ("--nnodes 2 t.py", "no endpoint"),
         ("--nnodes 3:2 t.py", "--nnodes 3:2"),
         ("--nnodes 2 --rdzv-endpoint h:port t.py", "endpoint"),
         ("--virtual-local-rank t.py", "--virtual-local-rank"),
@@ -73,6 +75,11 @@ def test_what_cannot_be_run_is_said_in_a_line(line: str, says: str) -> None:
     assert "\n" not in told.value.message
 
 
+@given(st.text(max_size=8))
+def test_the_name_of_a_run_begins_with_a_letter_or_a_digit(title: str) -> None:
+    assert name_of_run(title)[0].isalnum()
+
+
 @given(
     nodes=st.integers(1, 5),
     ranks=st.integers(1, 8),
@@ -81,7 +88,16 @@ def test_what_cannot_be_run_is_said_in_a_line(line: str, says: str) -> None:
 def test_each_rank_of_a_job_has_one_place_and_finds_it_as_torchrun_says_it(
     nodes: int, ranks: int, script: list[str]
 ) -> None:
-    line = ["--nnodes", str(nodes), "--nproc-per-node", str(ranks), "t.py", *script]
+    line = [
+        "--nnodes",
+        str(nodes),
+        "--rdzv-endpoint",
+        "h",
+        "--nproc-per-node",
+        str(ranks),
+        "t.py",
+        *script,
+    ]
     wanted = asked_of(line, {})
     assert wanted.command[-len(script) - 1 :] == ("t.py", *script)
     met = Met(job="j", nodes=tuple(f"n{at}" for at in range(nodes)), store="10.0.0.1:5")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from nemesis.actors.agent.roster import Life, Roster
+from nemesis.actors.agent.leftovers import NOTE, end_leftovers, noted_folder
+from nemesis.actors.agent.roster import ROSTER, Life, Roster
 
 
 def test_a_process_that_runs_is_there_and_one_that_ended_is_not(tmp_path: Path) -> None:
@@ -42,3 +43,29 @@ def test_children_of_a_process_that_ended_end_with_it(tmp_path: Path) -> None:
     with leader.stdout:
         assert leader.stdout.read() == ""
     assert not Path(f"/proc/{child}/exe").exists()
+
+
+def test_who_comes_after_a_run_that_was_killed_ends_its_ranks_and_nobody_else(
+    tmp_path: Path,
+) -> None:
+    ranks = [subprocess.Popen(["sleep", "60"], start_new_session=True) for _ in range(3)]
+    with noted_folder(tmp_path) as folder:
+        note = (tmp_path / NOTE).read_bytes()
+        roster = Roster(folder / ROSTER)
+        for number, rank in enumerate(ranks):
+            roster.begin(Life(rank=number, pid=rank.pid, epoch=0))
+        lives = list(roster.lives)
+        lives[1] = msgspec.structs.replace(lives[1], started=lives[1].started + "0")
+        (folder / ROSTER).write_bytes(msgspec.json.encode(lives))
+        said: list[str] = []
+        end_leftovers(tmp_path, said.append)
+    assert said == ["rank 0,2 of a run that was killed lived on here, and was ended"]
+    assert [rank.poll() for rank in ranks[::2]] == [-9, -9]
+    assert ranks[1].poll() is None  # it only has the number of one
+    assert not folder.exists()
+    (tmp_path / NOTE).write_bytes(note)  # the folder is gone, as after a boot
+    end_leftovers(tmp_path, said.append)
+    assert not (tmp_path / NOTE).exists()
+    assert len(said) == 1
+    ranks[1].kill()
+    ranks[1].wait()

@@ -1,9 +1,12 @@
 """Promises of `nemesis run` and `nemesis agent`: real ranks from torchrun's command line."""
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -97,6 +100,42 @@ def test_without_a_cell_a_job_trains_alone_and_ends_or_restarts_as_under_torchru
     assert members(tmp_path, 0) == ["0,1"] * 24  # each start anew, no checkpoint is its own
 
 
+@contextmanager
+def waiting(*options: str) -> Iterator[subprocess.Popen[str]]:
+    """A second node, once it has come to the first, which is this test and does not answer."""
+    with socket.create_server(("127.0.0.1", 0)) as first:
+        there = ["--nnodes", "2", "--node-rank", "1"]
+        there += ["--rdzv-endpoint", f"127.0.0.1:{first.getsockname()[1]}"]
+        words = [each for option in options for each in (there if option == "THERE" else [option])]
+        command = [sys.executable, "-m", "nemesis.cli", *words]
+        first.settimeout(LIMIT_S)
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                with first.accept()[0]:
+                    yield process
+            finally:
+                process.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_run_that_was_told_to_end_has_not_come_to_its_end(
+    number: signal.Signals, code: int
+) -> None:
+    with waiting("run", "--", "THERE", "t.py") as process:
+        process.send_signal(number)
+        assert process.wait(LIMIT_S) == code
+
+
+def test_what_cannot_be_started_is_said_before_anybody_waits() -> None:
+    for command in (
+        ["agent", "--job", "j", "--", "/no/such/command"],
+        ["run", "--", "--no-python", "/no/such/command"],
+    ):
+        ran = nemesis(*command)
+        assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+        assert "no such command: /no/such/command" in ran.stderr
+
+
 def test_who_cannot_be_an_agent_is_told_in_a_line_and_who_starts_a_job_elsewhere_tells_of_it() -> (
     None
 ):
@@ -110,8 +149,14 @@ def test_who_cannot_be_an_agent_is_told_in_a_line_and_who_starts_a_job_elsewhere
     assert (unnamed.returncode, unnamed.stderr.count("\n")) == (2, 1)
     with serving("--nodes", "n1"):
         stranger = nemesis("run", "--node", "n9", *line)
-        assert stranger.returncode == 1
+        assert stranger.returncode == 3
         assert "node-n9" in stranger.stderr
+        who = ["--by", "me", "--reason", "test"]
+        submit = ["job", "submit", "llama", "--nodes", "n1", "--ranks-per-node", "4", *who]
+        assert nemesis(*submit, "--credentials", "/no/such").returncode == 3
+        with waiting("agent", "--job", "llama", "--node", "n1", "THERE") as agent:
+            assert agent.stderr is not None
+            assert "the log knows of no job llama" in agent.stderr.readline()
         with seat(state_folder("local") / "agents", "n1"):
             for command in (
                 ["run", "--node", "n1", *line],
@@ -120,9 +165,11 @@ def test_who_cannot_be_an_agent_is_told_in_a_line_and_who_starts_a_job_elsewhere
                 second = nemesis(*command)
                 assert (second.returncode, second.stderr.count("\n")) == (4, 1)
                 assert "an agent of n1 runs already" in second.stderr
-        who = ["--by", "me", "--reason", "test"]
-        told = nemesis("job", "submit", "llama", "--nodes", "n1", "--ranks-per-node", "4", *who)
+        told = nemesis(*submit)
         assert told.stdout == "llama: 4 ranks on n1\n"
+        with waiting("agent", "--job", "llama", "--node", "n1", "THERE") as agent:
+            agent.terminate()
+            assert agent.communicate(timeout=LIMIT_S)[1] == ""
         assert nemesis("job", "end", "llama", *who).stdout == "llama is over\n"
         for words, status, said in (
             (["end", "llama"], 3, "no running job 'llama'"),

@@ -20,7 +20,7 @@ import msgspec
 from nemesis.actors.agent.launch import Launch, environment_of
 from nemesis.actors.agent.log_loss import ABSENCE_S, Absence
 from nemesis.actors.agent.ranks import UNKNOWN_CODE, Rank, end_all, started, states_of
-from nemesis.actors.agent.roster import KeptPlan, Life, Roster
+from nemesis.actors.agent.roster import ROSTER, KeptPlan, Life, Roster
 from nemesis.actors.agent.store import StoreBeside, open_store
 from nemesis.actors.agent.watch import Watch
 from nemesis.actors.following import Accepted, Deed, answer_to, deeds, judge
@@ -89,7 +89,7 @@ class Agent:
         """Whether the log can be reached, as its link says."""
         self.on_news: Callable[[], None] = lambda: None
         """Called when there is something to be carried away."""
-        self._roster: Final = Roster(folder / "ranks.json")
+        self._roster: Final = Roster(folder / ROSTER)
         self._kept: Final = KeptPlan(folder / "plan.json")
 
     async def run(self) -> None:

@@ -8,6 +8,7 @@ and has no effect, so that a command line that works goes on working.
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ _WITH_VALUE: Final = {
     "rdzv-endpoint": "",
     "rdzv-id": "none",
     "node-rank": "-1",
-    "master-addr": HERE,
+    "master-addr": "",
     "master-port": "",
     "local-addr": "",
     "max-restarts": "0",
@@ -136,6 +137,19 @@ def asked_of(arguments: Sequence[str], environment: Mapping[str, str] = os.envir
     )
 
 
+def check_command(command: Sequence[str]) -> None:
+    """See that a command can be started, before anybody waits for what it does.
+
+    Raises:
+        LaunchUsageError: there is no such program.
+    """
+    if shutil.which(command[0]) is None:
+        raise LaunchUsageError(
+            f"no such command: {command[0][:60] or 'an empty name'}",
+            hint="a program of the PATH, or the path of a file that may be executed",
+        )
+
+
 def _parser(environment: Mapping[str, str]) -> _Parser:
     parser = _Parser(prog="nemesis run --", add_help=False)
     for name, usual in _WITH_VALUE.items():
@@ -228,8 +242,13 @@ def _endpoint(given: Any) -> str:
     if given.rdzv_endpoint:
         host, colon, port = given.rdzv_endpoint.rpartition(":")
         host, port = (host, port) if colon else (given.rdzv_endpoint, str(PORT))
+    elif given.master_addr or given.master_port:
+        host, port = given.master_addr or HERE, given.master_port or str(PORT)
     else:
-        host, port = given.master_addr, given.master_port or str(PORT)
+        raise LaunchUsageError(
+            f"--nnodes {given.nnodes}: no endpoint where the nodes meet",
+            hint="--rdzv-endpoint HOST:PORT, the same on each of them",
+        )
     if not host or not 0 < _whole(port, "port of the endpoint", minimum=1) < 1 << 16:
         raise LaunchUsageError(
             f"no endpoint: {given.rdzv_endpoint[:60]}", hint="--rdzv-endpoint HOST:PORT"

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
+import re
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -18,6 +18,7 @@ from nemesis.actors.agent.arguments import Asked
 from nemesis.actors.agent.attached import prepare
 from nemesis.actors.agent.echo import echo
 from nemesis.actors.agent.launch import Launch
+from nemesis.actors.agent.leftovers import end_leftovers, noted_folder
 from nemesis.actors.agent.rendezvous import Met, meet
 from nemesis.actors.agent.running import (
     ALONE_PATIENCE_S,
@@ -27,7 +28,7 @@ from nemesis.actors.agent.running import (
     until_over,
 )
 from nemesis.actors.agent.store import open_store
-from nemesis.actors.agent.submission import REASON, end, ended, submit, who
+from nemesis.actors.agent.submission import REASON, end, ended, is_known, submit, who
 from nemesis.actors.agent.watch import PERIOD_NS
 from nemesis.producers.origin import Origin
 from nemesis.producers.sample import sample_of
@@ -36,7 +37,7 @@ from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.tokens import token_of
 from nemesis.streams.alone import alone
 from nemesis.streams.contexts import Target
-from nemesis.streams.errors import LogUnavailableError
+from nemesis.streams.errors import LogUnavailableError, UndeliverableError
 from nemesis.streams.log import Log
 from nemesis.streams.side_by_side import background
 
@@ -72,10 +73,11 @@ async def run_job(job: Job, target: Target | None, say: Say) -> bool:
         NoStoreError: the interpreter of the ranks has no torch.
         WrongCredentialsError, LogUnavailableError: NEMESIS cannot be spoken to.
     """
-    with seat(job.agents_folder, job.node):
+    with seat(job.agents_folder, job.node) as own:
+        end_leftovers(own, say)
         for restart_count in count():
-            with tempfile.TemporaryDirectory(prefix="nemesis-") as folder:
-                if await _Run(job, target, Path(folder), say).run(restart_count):
+            with noted_folder(own) as folder:
+                if await _Run(job, target, folder, say).run(restart_count):
                     return True
             if target is not None or restart_count >= job.asked.restarts_max:
                 return False
@@ -126,6 +128,14 @@ async def signs_of_life(target: Target, node: str) -> AsyncIterator[Wire]:
             yield Wire(target.url, target.login(role))
 
 
+async def say_if_unknown(target: Target, node: str, job: str, say: Say) -> None:
+    """Its agent waits for a job that nobody submitted, perhaps for ever, so this is said."""
+    async with await target.connect(f"node/{node}") as log:
+        with suppress(LogUnavailableError, UndeliverableError):
+            if not await is_known(log, job):
+                say(f"the log knows of no job {job}: waiting for `nemesis job submit {job}`")
+
+
 def boot_id() -> str:
     """Of this machine, another after each boot."""
     return _BOOT_ID.read_text().strip()
@@ -152,6 +162,7 @@ async def serve_ranks(
         LongPathError: no socket can lie in the agents' folder.
     """
     with seat(agents_folder, node) as own:
+        end_leftovers(own, say)
         folder = own / token_of(job)
         folder.mkdir(mode=0o700, exist_ok=True)
 
@@ -162,6 +173,7 @@ async def serve_ranks(
             return store.address
 
         async with signs_of_life(target, node) as wire:
+            await say_if_unknown(target, node, job, say)
             met, host = await meet(asked, node, job, open_here)
         launch = launch_of(asked, met, node, host)
         if not starts:
@@ -194,7 +206,7 @@ class _Run:
                 stack.callback(store.end)
                 return store.address
 
-            name = job.name or _name_of(asked.title)
+            name = job.name or name_of_run(asked.title)
             wire: Wire | None = None
             async with AsyncExitStack() as meeting:
                 if self._target is not None:
@@ -281,6 +293,7 @@ def launch_of(asked: Asked, met: Met, node: str, host: str) -> Launch:
     )
 
 
-def _name_of(title: str) -> str:
-    """Each run is a job of its own: `train-1130-205512`, in UTC."""
-    return f"{title}-{time.strftime('%m%d-%H%M%S', time.gmtime())}"
+def name_of_run(title: str) -> str:
+    """Each run is a job of its own: `train-1130-205512`, in UTC, and nothing like an option."""
+    named = re.sub(r"\A[\W_]+", "", title) or "job"
+    return f"{named}-{time.strftime('%m%d-%H%M%S', time.gmtime())}"

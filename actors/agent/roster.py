@@ -17,6 +17,8 @@ import msgspec
 from nemesis.actors.following import Accepted
 from nemesis.streams.replacing import replace_file
 
+ROSTER: Final = "ranks.json"
+"""Its file in an agent's folder."""
 BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _START_FIELD: Final = 22 - 3
 """Fields are counted from 1, and what follows the name in parentheses is the third."""
@@ -38,6 +40,13 @@ class Life(msgspec.Struct, kw_only=True, frozen=True):
     def is_there(self) -> bool:
         """Whether it has not ended."""
         return bool(self.started) and _started(self.pid) == self.started
+
+    def end(self) -> None:
+        """Let nothing of it run on, nor of what it started."""
+        if self.is_there:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self.end_children()
 
     def end_children(self) -> None:
         """Let nothing run on of a process that has ended: its group is its own as long as it

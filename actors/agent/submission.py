@@ -31,6 +31,16 @@ async def end(log: Log, job: str, *, by: str, reason: str) -> None:
     await _publish(log, JobEnded(at_ns=time.time_ns(), by=by, reason=reason, job=job))
 
 
+async def is_known(log: Log, job: str) -> bool:
+    """Whether the log was told of this job; a node may ask.
+
+    Raises:
+        LogUnavailableError: no answer.
+        UndeliverableError: a server whose nodes may not ask.
+    """
+    return await log.last(f"nemesis.events.job_submitted.{token_of(job)}") is not None
+
+
 async def ended(log: Log, job: str) -> None:
     """Wait until somebody says that the job is over."""
     subject = f"nemesis.events.job_ended.{token_of(job)}"

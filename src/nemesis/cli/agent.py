@@ -1,6 +1,7 @@
 """`nemesis agent`: the agent of one node, beside ranks that it starts or that find it."""
 
 import socket
+import sys
 from typing import Annotated
 
 import typer
@@ -50,12 +51,12 @@ def agent(
 
     Ranks of torchrun or srun find it by the variable that it prints. They run on when it ends, and
     are found again when it is started again. The job is submitted by whoever has the right:
-    `nemesis job submit`. Exit status: 2 usage; 3 no server, or nodes did not meet; 4 an agent of
-    this node runs already.
+    `nemesis job submit`. Exit status: 2 usage; 3 no such node, no server, or nodes did not
+    meet; 4 an agent of this node runs already.
     """
     import logging
 
-    from nemesis.actors.agent.arguments import LaunchUsageError, asked_of
+    from nemesis.actors.agent.arguments import LaunchUsageError, asked_of, check_command
     from nemesis.actors.agent.job import serve_ranks
     from nemesis.streams.contexts import find
     from nemesis.streams.server import state_folder
@@ -65,21 +66,21 @@ def agent(
         raise LaunchUsageError("no job is named", hint="--job NAME, as it was submitted")
     options = ["--nnodes", nodes, "--nproc-per-node", ranks, "--node-rank", node_rank]
     options += ["--rdzv-endpoint", rdzv_endpoint, "--local-addr", local_addr, "--no-python"]
-    asked = asked_of([*options, "--", *(command or ["somebody-else"])], {})
+    asked = asked_of([*options, "--", *(command or [sys.executable])], {})
+    check_command(asked.command)
     target = find(
         server=server or None,
         context=context or None,
         cell=cell,
         credentials_folder=credentials,
     )
-    folder = state_folder(cell) / "agents"
     serving = serve_ranks(
         asked,
         target,
         say,
         job=job,
         node=name_of_node(node),
-        agents_folder=folder,
+        agents_folder=state_folder(cell) / "agents",
         starts=bool(command),
     )
     run_until_told(serving)

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import typer
 
 _INTERRUPTED = 130
+TERMINATED = 143
+"""128 and the number of SIGTERM, as a shell has it."""
 T = TypeVar("T")
 
 

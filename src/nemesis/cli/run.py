@@ -7,7 +7,7 @@ import typer
 
 from nemesis.cli.agent import NodeOption
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption
-from nemesis.cli.interrupts import run_until_told
+from nemesis.cli.interrupts import TERMINATED, run_until_told
 
 if TYPE_CHECKING:
     from nemesis.streams.contexts import Target
@@ -50,18 +50,19 @@ def run(
     `nemesis run -- --nproc-per-node 4 train.py --lr 1e-3`: the same options, the same environment
     for the script. Starts the agent of this node and the ranks, tells the log of the job, shows
     what the ranks print. Where no cell runs and no server is named, the job trains alone.
-    Exit status: 0 the job has come to its end; 1 it has not; 2 usage; 3 no node, no server; 4 an
-    agent of this node runs already.
+    Exit status: 0 the job has come to its end; 1 it has not; 2 usage; 3 no such node, no server;
+    4 an agent of this node runs already; 130 and 143 it was told to end, by Ctrl-C or SIGTERM.
     """
     import logging
 
-    from nemesis.actors.agent.arguments import asked_of
+    from nemesis.actors.agent.arguments import asked_of, check_command
     from nemesis.actors.agent.job import Job, run_job
     from nemesis.cli.agent import name_of_node, say
     from nemesis.streams.server import state_folder
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     asked = asked_of(arguments)
+    check_command(asked.command)
     target = _target(cell, server, context, credentials, must=submitted)
     wanted = Job(
         asked=asked,
@@ -83,7 +84,9 @@ def run(
         ends.append(await run_job(wanted, target, say))
 
     run_until_told(work())
-    if not all(ends):
+    if not ends:
+        raise typer.Exit(TERMINATED)
+    if not ends[0]:
         raise typer.Exit(1)
 
 

@@ -144,7 +144,16 @@ def test_a_split_is_judged_beside_every_baseline_and_the_command_says_so(
 ) -> None:
     short = replace(FULL, life=replace(FULL.life, minutes=40))
     drawing = Drawing(mix="honest", each=1, quiet=2, seed=5, learnt=1)
-    found = evaluate(MODEL, short, drawing, splits=("devices", "time"))
+    steps: list[str] = []
+    found = evaluate(MODEL, short, drawing, splits=("devices", "time"), told=steps.append)
+    assert steps == [
+        "drawing GPUs to calibrate on, 1 of every kind of life",
+        "drawing GPUs for baselines to learn from, 1 of every kind of life",
+        "fitting the simple baselines",
+        "fitting boosted trees",
+        "judging on devices, split 1 of 2",
+        "judging on time, split 2 of 2",
+    ]
     names = ["model", "oracle", "thresholds", "probation", "logistic"]
     absent = {each.scorer for each in found.absent}
     assert absent <= {"gru", "boosting"}

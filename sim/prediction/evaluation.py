@@ -158,19 +158,22 @@ def evaluate(
     judged by, these; none: all. `alone`: without baselines, of which another judgement tells.
     """
     costs = costs or Costs()
+    told(f"drawing GPUs to calibrate on, {drawing.each} of every kind of life")
     calibration = drawing.set("calibration", precursors)
     scorers: dict[str, Scorer] = {MODEL: of_model(model)}
     absent: list[Absent] = []
     if not alone:
-        told("fitting the baselines")
-        scorers, absent = _scorers(model, precursors, drawing, calibration, others or {})
+        scorers, absent = _scorers(model, precursors, drawing, calibration, others or {}, told=told)
     cuts = {name: _cuts(scorer(calibration), costs) for name, scorer in scorers.items()}
     figures: list[Figure] = []
     count, days = 0, 0.0
-    for split in precursors.split[2:]:
-        if drawing.mix not in split.mixes or (splits and split.name not in splits):
-            continue
-        told(f"judging on {split.name}")
+    judged = [
+        split
+        for split in precursors.split[2:]
+        if drawing.mix in split.mixes and (not splits or split.name in splits)
+    ]
+    for at, split in enumerate(judged, start=1):
+        told(f"judging on {split.name}, split {at} of {len(judged)}")
         data = drawing.set(split.name, precursors)
         count += len(data.lives.kinds)
         times = resamples(data.lives.kinds, drawing.seed)
@@ -223,11 +226,16 @@ def _scorers(
     drawing: Drawing,
     calibration: DataSet,
     others: Mapping[str, Ranker],
+    *,
+    told: Callable[[str], None],
 ) -> tuple[dict[str, Scorer], list[Absent]]:
+    told(f"drawing GPUs for baselines to learn from, {drawing.learnt} of every kind of life")
     learnt = drawing.set("train", precursors)
     scorers: dict[str, Scorer] = {MODEL: of_model(model), ORACLE: of_oracle}
+    told("fitting the simple baselines")
     scorers |= simple(learnt, calibration)
     absent: list[Absent] = []
+    told("fitting boosted trees")
     try:
         scorers["boosting"] = boosted(learnt, calibration, precursors, drawing.seed)
     except NoBoostingError as error:

@@ -151,6 +151,8 @@ def evaluate(
 ) -> None:
     """Judge a model on simulated GPUs that it never saw, or on a recorded log, beside baselines.
 
+    On simulated ones it takes minutes, most of them for drawing them; each step is told.
+
     Exit status: 0 judged; 2 no model or log, or an option that cannot be.
     """
     from msgspec.structs import replace

@@ -30,7 +30,7 @@ class ProbeSeen(msgspec.Struct, array_like=True, omit_defaults=True, frozen=True
 
 
 class CoverageReported(Observation, kw_only=True, frozen=True):
-    """What a node's producer should watch and what it does; each minute and at each change."""
+    """What a node's producer should watch and does; each minute, at each change, at its end."""
 
     probes: tuple[ProbeSeen, ...] = ()
     period_ns: Ns = 0
@@ -47,3 +47,6 @@ class CoverageReported(Observation, kw_only=True, frozen=True):
     """Lines of the kernel log that were overwritten before they could be read, since the start."""
     clock_step_ns: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] = 0
     """By how much the wall clock was set, against the clock that is never set."""
+    ends: bool = False
+    """The producer was told to end, and ends in order: what it does not tell from here on is no
+    sign of the node's."""

@@ -34,6 +34,7 @@ from nemesis.schemas.observed import (
     SpoolAnnounced,
     StepsTimed,
 )
+from nemesis.schemas.watched import CoverageReported
 
 SECOND_NS = 1_000_000_000
 START_NS = 1_800_000_000 * SECOND_NS
@@ -101,6 +102,10 @@ class Log:
     def spooled(self, node: str) -> Sequence[Conclusion]:
         """A node says that it was cut off from the log."""
         return self._observe("spool", SpoolAnnounced, node)
+
+    def unwatched(self, node: str, **fields: Any) -> Sequence[Conclusion]:
+        """A node's producer says that it was told to end."""
+        return self._observe("coverage", CoverageReported, node, ends=True, **fields)
 
     def inventory(
         self, node: str, *pcis: str, serial: str = "", **fields: Any

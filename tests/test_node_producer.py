@@ -14,6 +14,7 @@ from nemesis.producers.node.serve import BOOT_ID, Producer, ProducerRunningError
 from nemesis.producers.origin import Origin
 from nemesis.schemas.facts import decode_observation
 from nemesis.schemas.observed import KernelLineLogged, Observation, SampleTaken, SpoolAnnounced
+from nemesis.schemas.watched import CoverageReported
 from nemesis.streams.contexts import Target
 from nemesis.streams.server import Server
 from tests.cells import in_cell, until
@@ -71,6 +72,27 @@ def test_what_was_seen_while_no_server_was_there_comes_late_and_in_order(tmp_pat
         for kind in {type(fact) for fact in facts}:
             order = [(f.start_ns, f.n) for f in facts if type(f) is kind]
             assert order == sorted(order)
+
+    in_cell(tmp_path, body, roles=ROLES)
+
+
+@pytest.mark.server
+def test_a_producer_that_is_told_to_end_says_last_that_nobody_watches_any_more(
+    tmp_path: Path,
+) -> None:
+    async def body(server: Server) -> None:
+        target = Target(url=server.url, credentials_folder=server.credentials_folder)
+        async with working(Producer(settings_of(Tree(tmp_path / "root"), tmp_path / "s"), target)):
+
+            async def is_heard() -> bool:
+                return any(isinstance(fact, SampleTaken) for fact in await told(server))
+
+            await until(is_heard, "a sample is in the log")
+        *before, last = await told(server)
+        assert isinstance(last, CoverageReported)
+        assert last.ends
+        assert last.probes
+        assert not any(isinstance(fact, CoverageReported) and fact.ends for fact in before)
 
     in_cell(tmp_path, body, roles=ROLES)
 

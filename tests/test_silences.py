@@ -1,6 +1,8 @@
 """Promises about silence: who is called silent, and who must never be."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nemesis.schemas.observed import NicDescribed, PortSeen
 from tests.attribution_log import Log, cluster, step_block, xid
@@ -38,6 +40,61 @@ def test_a_node_that_polls_often_is_missed_soon_and_one_that_polls_seldom_is_not
     run(log, NODES, 60, period_s=30)
     run(log, NODES[1:], 60, period_s=30)
     assert not log.verdicts
+
+
+@given(
+    ended=st.sets(st.sampled_from(NODES), min_size=1),
+    is_late=st.booleans(),
+)
+def test_a_node_whose_watching_ended_in_order_is_not_silent_until_it_is_heard_again(
+    ended: set[str], is_late: bool
+) -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 10)
+    said_ns = log.now_ns
+    for node in sorted(ended):
+        log.unwatched(node)
+        if is_late:  # what was on its way comes behind the word that it was the last
+            log.sample(node, period_ns=5_000_000_000, at_ns=said_ns - 1)
+    others = [node for node in NODES if node not in ended]
+    run(log, others, 40)
+    assert not log.verdicts
+    back = min(ended)
+    run(log, [back, *others], 10)
+    run(log, others, 25)
+    assert named(log) == ([f"node/{back}"] if others else [])
+
+
+def test_a_job_begins_beside_a_node_that_nobody_watches_any_more() -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 10)
+    log.submitted(*NODES, job="next")
+    log.unwatched("n1")
+    log.sample("n2", job="next")
+    run(log, NODES[1:], 40)
+    assert not log.verdicts
+
+
+def test_that_an_earlier_life_of_a_producer_ended_says_nothing_of_the_one_that_watches() -> None:
+    log = cluster(*NODES)
+    said_ns = log.now_ns
+    log.tick(1)
+    run(log, NODES, 10)
+    log.unwatched("n1", at_ns=said_ns)
+    run(log, NODES[1:], 25)
+    assert named(log) == ["node/n1"]
+
+
+@given(
+    heard=st.sets(st.sampled_from(NODES), min_size=1, max_size=2),
+    apart_s=st.integers(0, 4),
+)
+def test_nobody_is_named_where_no_other_node_goes_on(heard: set[str], apart_s: int) -> None:
+    log = cluster(*NODES)
+    run(log, sorted(heard), 10)
+    run(log, sorted(heard)[1:], apart_s)
+    run(log, [], 60)
+    assert named(log) == []
 
 
 def test_a_node_that_serves_no_job_may_be_silent() -> None:

@@ -38,6 +38,7 @@ from nemesis.processors.attribution.sample_batch import (
     nic_block,
     stacked,
 )
+from nemesis.processors.attribution.silences import OF_RANKS
 from nemesis.processors.attribution.state import State, decoder, encoder
 from nemesis.processors.attribution.step_states import step_block
 from nemesis.processors.attribution.urgency import is_certain, is_first
@@ -49,6 +50,7 @@ from nemesis.schemas.observed import Ns
 
 # 94, which says that a 48 was contained, follows in the same second
 SHORT_HOLD_NS: Final = SECOND_NS // 2
+_OF_NODES: Final = frozenset(OF_RANKS) | {"kernel", "inventory", "spool", "coverage"}
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,6 +88,7 @@ class Attribution:
         "stack",
         "device_state",
         "spool",
+        "coverage",
         "tick",
         "job_submitted",
         "job_ended",
@@ -143,7 +146,7 @@ class Attribution:
                 if fact.kind == "setting":
                     state.differences.take(fact)
                 return ()
-            case "kernel" | "process" | "process_state" | "collective" | "inventory" | "spool":
+            case kind if kind in _OF_NODES:
                 state.hearing.heard(fact)
                 return self._on_observation(fact)
             case _:
@@ -191,6 +194,8 @@ class Attribution:
             case "spool":
                 self._state.hearing.spooled(fact.key, fact.log_time_ns, self._state.inventory)
                 placing.unsay_silence(self._state, fact.key)
+            case "coverage" if fact.data.ends:
+                self._state.hearing.end(fact)
         return ()
 
     def _on_event(self, fact: Fact) -> None:

@@ -38,6 +38,7 @@ def _is_everybody_heard(state: State, incident: Incident, jobs: Sequence[str]) -
         node for job in jobs for node in state.inventory.nodes_of(job) if node in state.links.nics
     ]
     heard_ns = state.hearing.last_ns
-    return all(heard_ns[node] > incident.asked_ns for node in polled) and not (
+    watched = [node for node in polled if node in heard_ns]
+    return all(heard_ns[node] > incident.asked_ns for node in watched) and not (
         state.links.nodes_down().intersection(polled)
     )

@@ -2,11 +2,12 @@
 
 Why: a node that lost power writes no last line. But silence is weak evidence: a node that was cut
 off from the log spools and delivers later, and many that fall silent together lost a network, not
-their lives. How: a node that served a job and was not heard for three of its periods is silent;
-if at least two others and a tenth of its failure domain fell silent with it, the domain is named
-instead. While as many of all nodes are late, each at its own time, the path of telemetry is
-congested: nobody is named until the others are heard again, or have been silent for long. Time is
-log time throughout. Not here: what a silent node's ranks prove (verdicts.py).
+their lives. How: a node that served a job and was not heard for three of its periods is silent,
+unless it said that its watching ends; if at least two others and a tenth of its failure domain fell
+silent with it, the domain is named instead. While as many of all nodes are late, each at its own
+time, the path of telemetry is congested: nobody is named until the others are heard again, or have
+been silent for long. Time is log time throughout. Not here: what a silent node's ranks prove
+(verdicts.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -57,12 +58,18 @@ class Hearing(msgspec.Struct):
     """When a job left a node that has not been heard since; of the latest few."""
     awaited: dict[str, dict[str, int]] = {}
     """Of jobs that have shown no life yet their nodes, and when these were last heard before."""
+    ended_ns: dict[str, int] = {}
+    """When nodes said that their watching ends, by their own clock; until they are heard again."""
     tick_ns: int = 0
     """Log time of the last tick."""
 
     def heard(self, fact: Fact) -> None:
         """A fact of this node was read."""
         node = fact.key
+        if self.ended_ns:
+            if self._is_before_end(fact):
+                return
+            self.ended_ns.pop(node, None)
         self.last_ns[node] = fact.log_time_ns
         if self.awaited and fact.kind in OF_RANKS:
             self._shows_life(fact.data.job, fact.log_time_ns)
@@ -71,6 +78,12 @@ class Hearing(msgspec.Struct):
 
     def heard_samples(self, facts: Sequence[Fact]) -> list[str]:
         """Samples of different nodes were read at one log time; which were polled while silent."""
+        if self.ended_ns:
+            facts = [fact for fact in facts if not self._is_before_end(fact)]
+            if not facts:
+                return []
+            for fact in facts:
+                self.ended_ns.pop(fact.key, None)
         unheard = [fact.key for fact in facts if self._was_polled_unheard(fact)]
         if self.spooling or self.awaited:
             for fact in facts:
@@ -85,6 +98,22 @@ class Hearing(msgspec.Struct):
             if period_ns and period_ns != self.period_ns.get(fact.key, PERIOD_NS):
                 self.period_ns[fact.key] = period_ns
         return unheard
+
+    def end(self, fact: Fact) -> None:
+        """Nobody watches this node from here on: it is as one that was never heard.
+
+        Where this comes late, out of a spool, a new life of the producer may watch already.
+        """
+        node = fact.key
+        if fact.at_ns < self.polled_at_ns.get(node, 0):
+            return
+        self.ended_ns[node] = fact.at_ns
+        self.last_ns.pop(node, None)
+        self.told.pop(node, None)
+
+    def _is_before_end(self, fact: Fact) -> bool:
+        """Whether it only comes late, from before the watching of its node ended."""
+        return fact.at_ns <= self.ended_ns.get(fact.key, -1)
 
     def _was_polled_unheard(self, fact: Fact) -> bool:
         """Whether a node that is called silent comes back with the number of a poll that shows
@@ -141,7 +170,7 @@ class Hearing(msgspec.Struct):
     def _shows_life(self, job: str, log_time_ns: int) -> None:
         """Ranks of a job tell of themselves: from now on its other nodes are expected to."""
         for node, heard_ns in self.awaited.pop(job, {}).items():
-            if self.last_ns[node] == heard_ns:
+            if self.last_ns.get(node) == heard_ns:
                 self.last_ns[node] = log_time_ns
 
     def _is_awaited(self, node: str) -> bool:
@@ -181,7 +210,7 @@ class Hearing(msgspec.Struct):
             and not self._lives(node, inventory, steps)
             and not (self._may_be_lossy(node, now_ns) and may_live(node))
         ]
-        if not overdue or (len(self.last_ns) > OTHERS_MIN and not self._hears_anybody(now_ns)):
+        if not overdue or not self._hears_anybody(now_ns):
             return []  # that nobody at all is heard says something about the log, not about nodes
         return self._told(sorted(overdue), tick, inventory, self._late_count(now_ns))
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from nemesis.producers.node.rates import PPM
 from nemesis.producers.origin import Origin
 from nemesis.schemas.watched import CoverageReported, ProbeSeen, ProbeState
@@ -61,28 +63,35 @@ class Coverage:
         told = tuple(seen)
         if told == self._told and monotonic_ns - self._told_ns < PERIOD_NS:
             return []
+        return [self._report(told, now_ns, monotonic_ns, backlog)]
+
+    def last(self, now_ns: int, monotonic_ns: int, backlog: Backlog) -> CoverageReported:
+        """The fact that says that nobody watches from here on."""
+        last = self._report(self._told or (), now_ns, monotonic_ns, backlog)
+        return msgspec.structs.replace(last, ends=True)
+
+    def _report(
+        self, told: tuple[Seen, ...], now_ns: int, monotonic_ns: int, backlog: Backlog
+    ) -> CoverageReported:
         keys: list[tuple[str, str, ProbeState]] = [each[:3] for each in told]
         self._since_ns = {key: self._since_ns.get(key, now_ns) for key in keys}
         elapsed_ns = monotonic_ns - self._told_ns if self._told is not None else 0
         self._told, self._told_ns = told, monotonic_ns
         late_ns, self.late_ns = self.late_ns, 0
-        return [
-            CoverageReported(
-                **self._origin.stamp("coverage", now_ns),
-                probes=tuple(
-                    ProbeSeen(*each, self._since_ns[key])
-                    for each, key in zip(told, keys, strict=True)
-                ),
-                period_ns=self.period_ns,
-                cpu_ppm=self._cpu_ppm(elapsed_ns),
-                rss_mib=_rss_mib(),
-                late_ns=late_ns,
-                waiting_count=backlog.waiting_count,
-                dropped_count=backlog.dropped_count,
-                missed_lines_count=backlog.missed_lines_count,
-                clock_step_ns=self._clock_step_ns(now_ns, monotonic_ns),
-            )
-        ]
+        return CoverageReported(
+            **self._origin.stamp("coverage", now_ns),
+            probes=tuple(
+                ProbeSeen(*each, self._since_ns[key]) for each, key in zip(told, keys, strict=True)
+            ),
+            period_ns=self.period_ns,
+            cpu_ppm=self._cpu_ppm(elapsed_ns),
+            rss_mib=_rss_mib(),
+            late_ns=late_ns,
+            waiting_count=backlog.waiting_count,
+            dropped_count=backlog.dropped_count,
+            missed_lines_count=backlog.missed_lines_count,
+            clock_step_ns=self._clock_step_ns(now_ns, monotonic_ns),
+        )
 
     def _cpu_ppm(self, elapsed_ns: int) -> int:
         before_ns, self._cpu_ns = self._cpu_ns, time.process_time_ns()

@@ -9,6 +9,7 @@ import asyncio
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -31,11 +32,13 @@ from nemesis.streams.errors import LogUnavailableError
 from nemesis.streams.keeper import Rate
 from nemesis.streams.log import Log
 from nemesis.streams.publisher import SPOOL_BYTES, Publisher
-from nemesis.streams.side_by_side import first_error
+from nemesis.streams.side_by_side import background, first_error
 from nemesis.streams.spool import Spool
 
 KERNEL_LOOK_S: Final = 0.2
 RETRY_S: Final = 1.0
+LEAVE_S: Final = 3.0
+"""A log that is there takes the last facts in milliseconds, under load in a second or two."""
 KERNEL: Final = frozenset({"kernel"})
 BOOT_ID: Final = "proc/sys/kernel/random/boot_id"
 _BOOT_ID: Final = re.compile(r"[\w-]{1,64}", re.ASCII)  # a UUID, random(4)
@@ -165,9 +168,22 @@ class Producer:
             on_rate=self._on_rate,
         )
         try:
-            await self._publisher.run()
+            async with background(self._publisher.run()):
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    await self._take_leave(self._publisher)
+                    raise
         finally:
             await log.close()
+
+    async def _take_leave(self, publisher: Publisher) -> None:
+        """Say that the watching ends, or the node's silence is taken for its loss."""
+        now_ns, monotonic_ns = time.time_ns(), time.monotonic_ns()
+        self._take([self._watch.coverage.last(now_ns, monotonic_ns, self._backlog())])
+        with suppress(TimeoutError):  # what is not delivered by then lies in the spool
+            async with asyncio.timeout(LEAVE_S):
+                await publisher.drained()
 
     async def _reached(self) -> Log:
         role = f"producer/{self._settings.node}"

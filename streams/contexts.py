@@ -18,6 +18,8 @@ from nemesis.streams.log import Log
 from nemesis.streams.permissions import user_of
 from nemesis.streams.server import DEFAULT_CELL, running, state_folder
 
+NAMED_MAX: Final = 4
+_NODES_OWN: Final = ("node", "producer")
 _UNSUPPORTED: Final = ("token", "user_jwt", "user_seed", "nsc", "cert")
 
 
@@ -49,10 +51,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises:
             BadNameError: no such role.
+            WrongCredentialsError: the cell has seeds of nodes, and none of this one.
         """
         seed = self.seed_path
         if self.credentials_folder is not None:
             seed = credentials.seed_path(self.credentials_folder, role)
+            _expect_known(seed, role)
         return Login(
             user_of(role),
             seed_path=seed,
@@ -82,6 +86,21 @@ class _Context(msgspec.Struct):
     password: str = ""
     creds: str = ""
     nkey: str = ""
+
+
+def _expect_known(seed: Path, role: str) -> None:
+    """Who takes his host's name for the node's finds no seed of it among those of the cell."""
+    kind, _, node = role.partition("/")
+    if kind not in _NODES_OWN or seed.exists():
+        return
+    prefix = f"{kind}-"
+    others = sorted(path.stem.removeprefix(prefix) for path in seed.parent.glob(f"{prefix}*.nk"))
+    if others:
+        named = ", ".join(others[:NAMED_MAX]) + (", ..." if others[NAMED_MAX:] else "")
+        raise WrongCredentialsError(
+            f"this cell has no node {node}: no {seed}",
+            hint=f"name one of its nodes with --node ({named}), or add {node} to `serve --nodes`",
+        )
 
 
 def find(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from nemesis.schemas.errors import NemesisError
-from nemesis.streams.contexts import BadContextError, NoCellError, find, selected
+from nemesis.streams.contexts import BadContextError, NoCellError, Target, find, selected
+from nemesis.streams.errors import WrongCredentialsError
 from nemesis.streams.server import Server
 
 
@@ -113,3 +114,24 @@ def test_the_selected_context_is_known(contexts: Path) -> None:
     assert selected() is None
     (contexts.parent / "context.txt").write_text("prod\n")
     assert selected() == "prod"
+
+
+@pytest.mark.parametrize("kind", ["node", "producer"])
+def test_a_node_that_the_cell_does_not_have_is_told_how_to_be_one(
+    tmp_path: Path, kind: str
+) -> None:
+    for name in ("n001", "n002"):
+        (tmp_path / f"{kind}-{name}.nk").touch()
+    target = Target(url="nats://127.0.0.1:1", credentials_folder=tmp_path)
+    target.login(f"{kind}/n001")
+    with pytest.raises(WrongCredentialsError) as raised:
+        target.login(f"{kind}/vm")
+    assert "no node vm" in str(raised.value)
+    hint = raised.value.hint
+    assert "--node (n001, n002)" in hint
+    assert "add vm to `serve --nodes`" in hint
+
+
+def test_a_folder_without_any_seed_of_a_node_is_another_cells(tmp_path: Path) -> None:
+    login = Target(url="nats://127.0.0.1:1", credentials_folder=tmp_path).login("node/vm")
+    assert login.seed_path == tmp_path / "node-vm.nk"

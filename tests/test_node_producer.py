@@ -3,6 +3,10 @@
 import asyncio
 import contextlib
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +19,7 @@ from nemesis.producers.origin import Origin
 from nemesis.schemas.facts import decode_observation
 from nemesis.schemas.observed import KernelLineLogged, Observation, SampleTaken, SpoolAnnounced
 from nemesis.schemas.watched import CoverageReported
+from nemesis.streams import credentials
 from nemesis.streams.contexts import Target
 from nemesis.streams.server import Server
 from tests.cells import in_cell, until
@@ -95,6 +100,35 @@ def test_a_producer_that_is_told_to_end_says_last_that_nobody_watches_any_more(
         assert not any(isinstance(fact, CoverageReported) and fact.ends for fact in before)
 
     in_cell(tmp_path, body, roles=ROLES)
+
+
+def test_a_producer_says_once_what_it_cannot_see_and_nothing_before_it_has_its_seed(
+    tmp_path: Path,
+) -> None:
+    seeds = tmp_path / "seeds"
+    credentials.ensure(seeds, ["producer/n1"])
+    tree = Tree(tmp_path / "root")
+    options = ["--server", "nats://127.0.0.1:1", "--credentials", str(seeds), "--period", "0.2"]
+    options += ["--root", str(tree.path), "--state", str(tmp_path / "state")]
+    stranger = nemesis("producer", *options, "--node", "vm")
+    assert (stranger.returncode, stranger.stderr.count("\n")) == (1, 1)
+    assert "watching" not in stranger.stderr
+    command = [sys.executable, "-m", "nemesis.cli", "producer", *options, "--node", "n1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = [process.stderr.readline()]
+        while not said[-1].startswith("not seen: absent") or "rdma" not in said[-1]:
+            said.append(process.stderr.readline())
+            assert said[-1], said
+        spool = tmp_path / "state/spool"
+        size = spool.stat().st_size
+        while spool.stat().st_size < size + 2000:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        said += process.communicate()[1].splitlines()
+    assert said[0].startswith("watching n1")
+    assert sum("no NVIDIA GPU" in line for line in said) == 1
+    assert sum("no RDMA device" in line for line in said) == 1
 
 
 def test_a_second_producer_of_a_node_is_refused(tmp_path: Path) -> None:

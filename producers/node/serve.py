@@ -8,7 +8,7 @@ behind them, so that a kill loses no line and a restart repeats none.
 import asyncio
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import encode_observation, telemetry_subject
 from nemesis.schemas.observed import Observation
 from nemesis.schemas.registry import BY_STRUCT
+from nemesis.schemas.watched import CoverageReported
 from nemesis.streams.alone import alone
 from nemesis.streams.batch import Message
 from nemesis.streams.contexts import Target
@@ -78,7 +79,14 @@ def watch_of(settings: Settings, origin: Origin, root: Root) -> NodeWatch:
 class Producer:
     """Runs until it is cancelled."""
 
-    def __init__(self, settings: Settings, target: Target) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        target: Target,
+        on_start: Callable[[CoverageReported], None] = lambda first: None,
+    ) -> None:
+        """`on_start` hears what is watched and what is not, once."""
+        self._on_start: Final = on_start
         self._settings: Final = settings
         self._target: Final = target
         self._origin: Final = origin_of(settings)
@@ -198,7 +206,7 @@ class Producer:
         self._watch.period_ns = self._settings.period_ns * factor
 
     async def _poll(self) -> None:
-        due_ns = time.monotonic_ns()
+        due_ns, is_first = time.monotonic_ns(), True
         while True:
             kernel, coverage = self._kernel, self._watch.coverage
             assert kernel is not None
@@ -208,6 +216,11 @@ class Producer:
                 self._watch.poll, time.time_ns(), [kernel.seen], self._backlog()
             )
             self._take(facts)
+            if is_first:
+                is_first = False
+                for fact in facts:
+                    if isinstance(fact, CoverageReported):
+                        self._on_start(fact)
             due_ns += self._watch.period_ns
             if due_ns < time.monotonic_ns():  # asleep, or stopped: no poll is made up for
                 due_ns = time.monotonic_ns() + self._watch.period_ns

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nemesis.producers.node.serve import Settings
     from nemesis.schemas.facts import Record
     from nemesis.schemas.observed import Observation
+    from nemesis.schemas.watched import CoverageReported, ProbeSeen
 
 
 def producer(
@@ -101,8 +102,10 @@ def _serve(
         credentials_folder=credentials,
     )
 
+    target.login(f"producer/{settings.node}")  # who has no seed watches for nobody
+
     async def run() -> None:
-        working = Producer(settings, target)
+        working = Producer(settings, target, _tell_unseen)
         where = shown_name(cell, server, context)
         typer.echo(f"watching {settings.node} for {where}, Ctrl-C ends", err=True)
         folder = pulse.pulses_folder(state_folder(cell))
@@ -110,6 +113,20 @@ def _serve(
         await pulse.beside(working.run(), folder, part, working.is_connected)
 
     run_until_told(run())
+
+
+def _tell_unseen(coverage: "CoverageReported") -> None:
+    """What of this node nobody will see, and why."""
+    from nemesis.schemas.printable import one_line
+
+    for each in coverage.probes:
+        if each.state != "read":
+            typer.echo(one_line(f"not seen: {_probe_line(each)}"), err=True)
+
+
+def _probe_line(probe: "ProbeSeen") -> str:
+    says = f": {probe.says}" if probe.says else ""
+    return f"{probe.state:<12} {probe.source:<8} {probe.component}{says}"
 
 
 def _once(settings: "Settings", *, as_json: bool, record: Path | None, scrub: bool) -> None:
@@ -139,8 +156,7 @@ def _once(settings: "Settings", *, as_json: bool, record: Path | None, scrub: bo
         say(f"{name:<26} {'not read' if value is None else value}")
     coverage = [fact for fact in facts if isinstance(fact, CoverageReported)]
     for each in coverage[-1].probes:
-        says = f": {each.says}" if each.says else ""
-        say(f"{each.state:<12} {each.source:<8} {each.component}{says}")
+        say(_probe_line(each))
 
 
 def _record(number: int, fact: "Observation") -> "Record":

@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -13,8 +15,12 @@ from nemesis.actors.agent.arguments import Asked, LaunchUsageError, asked_of
 from nemesis.actors.agent.attached import LongPathError, prepare
 from nemesis.actors.agent.job import launch_of, name_of_run
 from nemesis.actors.agent.launch import Launch, environment_of
+from nemesis.actors.agent.ranks import Rank, end_all
 from nemesis.actors.agent.rendezvous import Met, NodesMissingError, meet
+from nemesis.actors.agent.running import code_of_stillborn
 from nemesis.training.attach import found_beside
+from nemesis.training.membership import State
+from tests.cells import until
 
 
 def asked(line: str, **environment: str) -> Asked:
@@ -45,6 +51,37 @@ def test_torchruns_variables_are_defaults_and_what_only_tunes_it_has_no_effect()
         "--redirects 3 -t 1 --rdzv_conf a=b --monitor-interval 1 --start-method fork t.py"
     )
     assert tuned == asked("t.py")
+
+
+@pytest.mark.parametrize(
+    ("steps_counts", "programs", "code"),
+    [
+        ((-1, -1), ("exit(2)", "exit(2)"), 2),
+        ((-1, -1), ("exit(2)", "import time; time.sleep(100)"), 0),
+        ((-1, -1), ("exit(2)", "exit(0)"), 0),
+        ((-1, -1), ("exit(2)", "import os; os.kill(os.getpid(), 9)"), 0),
+        ((3, -1), ("exit(2)", "exit(2)"), 0),
+    ],
+    ids=["all", "one runs", "one is done", "one was killed", "one has trained"],
+)
+def test_nobody_decides_on_ranks_that_all_ended_with_an_error_before_a_step(
+    steps_counts: tuple[int, ...], programs: tuple[str, ...], code: int
+) -> None:
+    children = [
+        subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+        for program in programs
+    ]
+
+    async def body() -> None:
+        ranks = [Rank(at, each.pid, 0, lambda _: None, each) for at, each in enumerate(children)]
+        for rank, steps_count in zip(ranks, steps_counts, strict=True):
+            rank.state = State(0, steps_count)
+        ends = [each for each, how in zip(ranks, programs, strict=True) if "sleep" not in how]
+        await until(lambda: not any(rank.is_alive for rank in ends), "they end")
+        assert code_of_stillborn(ranks) == code
+        end_all(ranks)
+
+    asyncio.run(body())
 
 
 def test_ranks_are_counted_as_torchrun_counts_them() -> None:

@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from nemesis.actors.agent.agent import Agent
+from nemesis.actors.agent.ranks import Rank
 from nemesis.actors.node_link import Link
 from nemesis.schemas.plans import order_of
 from nemesis.schemas.rank_ranges import format_ranks
@@ -90,6 +91,15 @@ def wanting(agent: Agent) -> Wanting:
     )
 
 
+def code_of_stillborn(ranks: Sequence[Rank]) -> int:
+    """The exit code of the first, where all ended with an error before any made a step; else 0.
+
+    No decision mends a script that is not there. Who was killed is another matter.
+    """
+    codes = [0 if rank.state.steps_count > 0 else rank.returncode or 0 for rank in ranks]
+    return codes[0] if codes and min(codes) > 0 else 0
+
+
 async def until_over(agent: Agent, patience_s: float, say: Callable[[str], None]) -> bool:
     """Wait until no rank runs here any more; False: one was missed and nobody decided anything.
 
@@ -99,6 +109,10 @@ async def until_over(agent: Agent, patience_s: float, say: Callable[[str], None]
     while agent.is_busy or seen:
         await asyncio.sleep(LOOK_S)
         now = wanting(agent)
+        code = code_of_stillborn([agent.ranks[n] for n in agent.members if n in agent.ranks])
+        if code and set(agent.members) <= set(agent.ranks):
+            say(f"all ranks ended with an error, exit {code}, before their first step")
+            return False
         if now == seen:
             if seen and time.monotonic() - since_s > patience_s:
                 decided = f", and no decision came within {patience_s:g} s"

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import FaultAttributed
@@ -60,6 +61,7 @@ async def run(options: Options, emit: Emit, on_look: Callable[[str], None]) -> O
     Raises: as `running_cell`.
     """
     began_s = time.monotonic()
+    options = for_a_person(options)
     async with running_cell(options, emit, on_look) as cell:
         duration_ns = round(options.duration_s * 1e9)
         patience_ns = PATIENCE_NS + (APPROVAL_NS if options.mode == "approve" else 0)
@@ -79,6 +81,14 @@ async def run(options: Options, emit: Emit, on_look: Callable[[str], None]) -> O
         if options.follow:
             await asyncio.Event().wait()
         return outcome
+
+
+def for_a_person(options: Options) -> Options:
+    """A person who is asked reads before he answers: no job need go on within a time."""
+    if options.mode != "approve":
+        return options
+    expect = replace(options.scenario.expect, resumed_within_s=0.0)
+    return replace(options, scenario=replace(options.scenario, expect=expect))
 
 
 async def judge(options: Options, cell: RunningCell, began_s: float) -> Outcome:

@@ -3,10 +3,12 @@
 import msgspec
 import pytest
 
+from nemesis.sim.cell import Options
 from nemesis.sim.ending import PATIENCE_NS, SETTLE_NS, Ending
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.scenario import Scenario, scenario_named
 from nemesis.sim.offline import START_NS
+from nemesis.sim.run import for_a_person
 from nemesis.sim.truth.ledger import MembershipFormed, Truth, injected
 from tests.scenario_runs import CLUSTER, run_of
 
@@ -57,3 +59,12 @@ def test_a_run_of_a_given_length_takes_exactly_that() -> None:
     over = ending(quiet)
     assert not over.is_over(20 * SECOND - 1, unanswered(), (), ())
     assert over.is_over(20 * SECOND, unanswered(), (), ())
+
+
+def test_of_a_run_that_waits_for_a_person_no_time_is_expected() -> None:
+    options = Options(cluster=CLUSTER, scenario=GPU_LOST, mode="approve")
+    asked = for_a_person(options).scenario.expect
+    assert asked == msgspec.structs.replace(GPU_LOST.expect, resumed_within_s=0.0)
+    assert GPU_LOST.expect.resumed_within_s > 0
+    by_itself = Options(cluster=CLUSTER, scenario=GPU_LOST)
+    assert for_a_person(by_itself) == by_itself

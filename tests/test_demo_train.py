@@ -1,5 +1,6 @@
 """Promises of `nemesis demo train`: a real rank is broken, the loss goes on, nothing is left."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -11,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nemesis.actors.agent.store import NoStoreError, open_store
 from nemesis.sim.train.run import BadFaultError, Fault, fault_of
 from nemesis.sim.train.show import chart
 from nemesis.sim.train.steps import Steps
 from nemesis.sim.train.text import BYTES_MIN, find_text
-from tests.commands import processes_of
+from tests.commands import nemesis, processes_of
 from tests.training.cell import has_torch, torch_python
 
 LIMIT_S = 200.0
@@ -39,6 +41,24 @@ def test_the_text_is_real_long_enough_and_the_same_at_every_call() -> None:
 def test_a_chart_has_its_size_whatever_it_shows(values: list[float], width: int) -> None:
     rows = chart(values, width=width, height=5)
     assert [len(row) for row in rows] == [width] * 5
+
+
+@pytest.mark.parametrize("mode", ["demo", "store"])
+def test_without_torch_a_line_says_so_before_anything_is_announced(
+    tmp_path: Path, mode: str
+) -> None:
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    if mode == "store":
+        opening = open_store(tmp_path, host="127.0.0.1", python=str(bare), environment=os.environ)
+        with pytest.raises(NoStoreError, match="has no torch"):
+            asyncio.run(opening)
+        return
+    ran = nemesis("demo", "train", PYTHON_EXEC=str(bare))
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert "has no torch" in ran.stderr
+    assert "'nemesis-gpu[train]'" in ran.stderr
 
 
 def write(folder: Path, rank: int, *steps: tuple[int, str, int, int]) -> None:

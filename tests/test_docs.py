@@ -2,11 +2,13 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from rich.text import Text
 
 from nemesis.cli.app import app
 
@@ -47,6 +49,19 @@ def test_every_command_and_option_that_a_document_names_exists(path: Path) -> No
         options = {option for each in command.params for option in each.opts} | {"--help"}
         named = {word.split("=")[0] for word in rest if word.startswith("--")}
         assert named <= options, said
+
+
+def helps(command: Any, name: str) -> Iterator[tuple[str, str]]:
+    """(where, text) of everything that help says of a command and of those below it."""
+    for each in (command, *command.params):
+        yield f"{name} {each.name}", getattr(each, "help", None) or ""
+    for below, sub in getattr(command, "commands", {}).items():
+        yield from helps(sub, f"{name} {below}")
+
+
+def test_no_help_loses_what_stands_in_brackets() -> None:
+    for where, text in helps(typer.main.get_command(app), "nemesis"):
+        assert Text.from_markup(text).plain == text.replace("\\[", "["), where
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)

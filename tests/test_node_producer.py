@@ -111,7 +111,7 @@ def test_a_producer_says_once_what_it_cannot_see_and_nothing_before_it_has_its_s
     options = ["--server", "nats://127.0.0.1:1", "--credentials", str(seeds), "--period", "0.2"]
     options += ["--root", str(tree.path), "--state", str(tmp_path / "state")]
     stranger = nemesis("producer", *options, "--node", "vm")
-    assert (stranger.returncode, stranger.stderr.count("\n")) == (1, 1)
+    assert (stranger.returncode, stranger.stderr.count("\n")) == (3, 1)
     assert "watching" not in stranger.stderr
     command = [sys.executable, "-m", "nemesis.cli", "producer", *options, "--node", "n1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

@@ -62,6 +62,7 @@ async def open_store(
             _, writer = await asyncio.open_connection(known.host, known.port)
             writer.close()
             return StoreBeside(known, None)
+    await asyncio.to_thread(expect_torch, python)
     child = await asyncio.to_thread(
         subprocess.Popen,
         [python, "-m", "nemesis.training.store", host, str(folder / "agent.lock")],
@@ -77,8 +78,31 @@ async def open_store(
     if not said:
         raise NoStoreError(
             f"{python} -m nemesis.training.store ended with {child.wait()}",
-            hint="it needs torch: pip install 'nemesis-gpu[train]'",
+            hint="what it printed above says why",
         )
     known = Known(host=host, port=int(said), pid=child.pid)
     replace_file(path, msgspec.json.encode(known))
     return StoreBeside(known, child)
+
+
+def expect_torch(python: str) -> None:
+    """An interpreter for ranks must have torch; asked without importing it, which takes seconds.
+
+    Raises:
+        NoStoreError: it has none, or is none.
+    """
+    asked = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    try:
+        code = subprocess.run(
+            [python, "-c", asked], stdin=subprocess.DEVNULL, capture_output=True, check=False
+        ).returncode
+    except OSError as error:
+        raise NoStoreError(
+            f"cannot start {python}: {error.strerror}",
+            hint="PYTHON_EXEC names the interpreter of the ranks",
+        ) from error
+    if code:
+        raise NoStoreError(
+            f"{python} has no torch",
+            hint="pip install 'nemesis-gpu[train]', or name another interpreter with PYTHON_EXEC",
+        )

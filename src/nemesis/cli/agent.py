@@ -51,8 +51,8 @@ def agent(
 
     Ranks of torchrun or srun find it by the variable that it prints. They run on when it ends, and
     are found again when it is started again. The job is submitted by whoever has the right:
-    `nemesis job submit`. Exit status: 2 usage; 3 no such node, no server, or nodes did not
-    meet; 4 an agent of this node runs already.
+    `nemesis job submit`. Needs torch: pip install 'nemesis-gpu\\[train]'. Exit status: 1 no torch;
+    2 usage; 3 no such node, no server, or nodes did not meet; 4 an agent of this node runs already.
     """
     import logging
 

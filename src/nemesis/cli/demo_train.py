@@ -28,14 +28,17 @@ def train(
 
     Everything is real: ranks over gloo, a NATS server, decisions from the log, all in a cell of
     its own, demo-train, that ends with the command. Then the same fault under torchrun, which
-    starts all ranks anew from a checkpoint. Needs torch: pip install 'nemesis-gpu[train]'.
+    starts all ranks anew from a checkpoint. Needs torch: pip install 'nemesis-gpu\\[train]'.
     Exit status: 0 both runs came to their end.
     """
     import os
 
+    from nemesis.actors.agent.job import torch_python
+    from nemesis.actors.agent.store import expect_torch
     from nemesis.sim.train.run import fault_of
     from nemesis.sim.train.text import find_text
 
+    expect_torch(torch_python())
     wanted = fault_of(fault or _chosen(asks=not json))
     text = find_text()
     os.umask(0o077)  # seeds and logs are nobody else's

@@ -402,7 +402,7 @@ def test_credentials_of_another_cell_are_refused(cell: Cell, tmp_path: Path) -> 
     ran = nemesis(
         cell, "status", "--server", cell.server.url, "--credentials", str(tmp_path / "seeds")
     )
-    assert ran.returncode == 1
+    assert ran.returncode == 3
     assert "does not accept" in ran.stderr
     assert ran.stderr.count("\n") == 1
 

@@ -128,7 +128,7 @@ def test_a_cell_is_served_on_a_server_that_runs_already(state: Path) -> None:
         assert process.returncode == 0
         assert running(state_folder("theirs")) is not None
         refused = nemesis("serve", *target[:2])
-    assert refused.returncode == 1
+    assert refused.returncode == 3
     assert "nemesis credentials" in refused.stderr
 
 

@@ -44,6 +44,17 @@ def test_a_cluster_and_a_rate_of_its_nodes_say_how_often_a_job_fails() -> None:
         (("--mtbf", "3"), "--mtbf: '3', expected a duration with its units, such as 90s"),
         (("--mtbf", "0s"), "longer than nothing"),
         (("--rate", "-2", "--gpus", "8"), "must be positive"),
+        (("--rate", "nan", "--gpus", "8"), "must be positive, not nan"),
+        (("--rate", "inf", "--gpus", "8"), "longer than nothing"),
+        (("--rate", "1e-308", "--gpus", "8"), "--rate 1e-308: a failure in more than 100 years"),
+        (("--mtbf", "9" * 400 + "d"), "a failure in more than 100 years"),
+        (("--mtbf", ""), "--mtbf: '', expected a duration"),
+        (("--mtbf", "3h", "--save", "9999d"), "no work is ever done"),
+        (("--mtbf", "3h", "--restart", "9" * 400 + "d"), "no work is ever done"),
+        (("--mtbf", "3h", "--interval", "0s"), "--interval 0s: expected longer than nothing"),
+        (("--mtbf", "3h", "--interval", ""), "--interval: '', expected a duration"),
+        (("--mtbf", "3h", "--goal", "0"), "--goal must be above 0"),
+        (("llama", "--mtbf", "3h"), "'llama' beside a plan"),
     ],
 )
 def test_a_slip_is_one_line(arguments: tuple[str, ...], word: str) -> None:

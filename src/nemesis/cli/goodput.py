@@ -27,11 +27,12 @@ def goodput(
     context: ContextOption = "",
     credentials: CredsOption = None,
     mtbf: Annotated[
-        str, typer.Option(help="Plan: the job fails this often, as 3h5m.", rich_help_panel=PLAN)
-    ] = "",
+        str | None,
+        typer.Option(help="Plan: the job fails this often, as 3h5m.", rich_help_panel=PLAN),
+    ] = None,
     rate: Annotated[
-        float, typer.Option(help="Or: failures per 1000 node-days.", rich_help_panel=PLAN)
-    ] = 0.0,
+        float | None, typer.Option(help="Or: failures per 1000 node-days.", rich_help_panel=PLAN)
+    ] = None,
     gpus: Annotated[int, typer.Option(min=0, help="GPUs of the job.", rich_help_panel=PLAN)] = 0,
     cluster: Annotated[
         Path | None,
@@ -47,20 +48,25 @@ def goodput(
         str, typer.Option(help="A save is safe only after so long.", rich_help_panel=PLAN)
     ] = "0s",
     interval: Annotated[
-        str, typer.Option(help="Between saves today, to compare.", rich_help_panel=PLAN)
-    ] = "",
+        str | None, typer.Option(help="Between saves today, to compare.", rich_help_panel=PLAN)
+    ] = None,
     goal: Annotated[
-        float, typer.Option(min=0, max=0.999, help="Share of work to reach.", rich_help_panel=PLAN)
-    ] = 0.0,
+        float | None,
+        typer.Option(min=0, max=0.999, help="Share of work to reach.", rich_help_panel=PLAN),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show the newest account of each job; its parts sum to wall time. Exit 3: there is none.
 
     With --mtbf or --rate: how often a planned job should save, and what improvements are worth.
     """
-    if mtbf or rate or cluster:
-        from nemesis.cli.goodput_plan import cluster_size, plan_of, show_plan
+    if mtbf is not None or rate is not None or cluster:
+        from nemesis.cli.goodput_plan import BadPlanError, cluster_size, plan_of, show_plan
 
+        if job:
+            raise BadPlanError(
+                f"{job[:60]!r} beside a plan: expected a job, for its account, or --mtbf or --rate"
+            )
         all_gpus, per_node = cluster_size(cluster) if cluster else (0, 8)
         plan = plan_of(
             mtbf=mtbf,

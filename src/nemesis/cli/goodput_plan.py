@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from nemesis.processors.goodput.checkpoints import Plan
 
 DAY_H = 24
+LONGEST_S = 100 * 365 * 86_400.0
+"""No duration of a plan is longer: a hundred years."""
 
 
 class BadPlanError(NemesisError):
@@ -20,7 +22,14 @@ class BadPlanError(NemesisError):
 
 
 def plan_of(
-    *, mtbf: str, rate: float, gpus: int, gpus_per_node: int, save: str, restart: str, write: str
+    *,
+    mtbf: str | None,
+    rate: float | None,
+    gpus: int,
+    gpus_per_node: int,
+    save: str,
+    restart: str,
+    write: str,
 ) -> "Plan":
     """The plan that these options describe.
 
@@ -28,25 +37,36 @@ def plan_of(
         BadPlanError: it is not said how often the job fails, or a number is impossible.
         BadDurationError: a duration is none.
     """
-    from nemesis.processors.goodput.checkpoints import Plan, mtbf_s
+    from nemesis.processors.goodput.checkpoints import Plan, best_interval_s, ettr, mtbf_s
 
-    if bool(mtbf) == bool(rate):
+    if (mtbf is None) == (rate is None):
         raise BadPlanError(
             "say once how often the job fails: --mtbf 3h5m, or --rate 6.5 with --gpus or --cluster",
             hint="6.5 and 2.34 failures per 1000 node-days were published (arXiv 2410.21680)",
         )
-    if rate and not gpus:
-        raise BadPlanError("--rate counts by nodes: say --gpus or --cluster too")
-    if rate < 0:
-        raise BadPlanError(f"--rate must be positive, not {rate:g}")
+    failing_s = 0.0 if mtbf is None else seconds(mtbf, "--mtbf")
+    if rate is not None:
+        if not gpus:
+            raise BadPlanError("--rate counts by nodes: say --gpus or --cluster too")
+        if not rate > 0:
+            raise BadPlanError(f"--rate must be positive, not {rate:g}")
+        failing_s = mtbf_s(gpus, gpus_per_node, rate)
     plan = Plan(
-        mtbf_s=seconds(mtbf, "--mtbf") if mtbf else mtbf_s(gpus, gpus_per_node, rate),
+        mtbf_s=failing_s,
         save_s=seconds(save, "--save"),
         restart_s=seconds(restart, "--restart"),
         write_s=seconds(write, "--write"),
     )
     if not plan.mtbf_s or not plan.save_s:
         raise BadPlanError("--mtbf and --save must be longer than nothing")
+    if plan.mtbf_s > LONGEST_S:
+        what = f"--rate {rate:g}" if mtbf is None else f"--mtbf {mtbf[:40]}"
+        raise BadPlanError(f"{what}: a failure in more than 100 years is none to plan for")
+    if not ettr(plan, best_interval_s(plan)):
+        raise BadPlanError(
+            f"with a failure every {spoken(plan.mtbf_s)}, saves of {spoken(plan.save_s)} and "
+            f"restarts of {spoken(plan.restart_s)} no work is ever done: expected shorter ones"
+        )
     return plan
 
 
@@ -58,9 +78,21 @@ def cluster_size(cluster: Path) -> tuple[int, int]:
     return found.cluster.nodes * len(found.node.gpus), len(found.node.gpus)
 
 
-def show_plan(plan: "Plan", *, gpus: int, interval: str, goal: float, json: bool) -> None:
-    """Tell the best interval, what it gives, and what would give more."""
-    document = _document(plan, gpus, seconds(interval, "--interval") if interval else 0.0, goal)
+def show_plan(
+    plan: "Plan", *, gpus: int, interval: str | None, goal: float | None, json: bool
+) -> None:
+    """Tell the best interval, what it gives, and what would give more.
+
+    Raises:
+        BadPlanError: the interval of today, or the goal, is none.
+        BadDurationError: the interval is no duration.
+    """
+    own_s = None if interval is None else seconds(interval, "--interval")
+    if own_s is not None and not 0 < own_s <= LONGEST_S:
+        raise BadPlanError(f"--interval {interval}: expected longer than nothing, to 100 years")
+    if goal is not None and not goal > 0:
+        raise BadPlanError(f"--goal must be above 0, not {goal:g}")
+    document = _document(plan, gpus, own_s, goal)
     if json:
         print_json(document)
         return
@@ -68,7 +100,9 @@ def show_plan(plan: "Plan", *, gpus: int, interval: str, goal: float, json: bool
         say(line)
 
 
-def _document(plan: "Plan", gpus: int, interval_s: float, goal: float) -> dict[str, Any]:
+def _document(
+    plan: "Plan", gpus: int, interval_s: float | None, goal: float | None
+) -> dict[str, Any]:
     from nemesis.processors.goodput import checkpoints as arithmetic
 
     best = arithmetic.best_interval_s(plan)

@@ -28,12 +28,19 @@ from nemesis.actors.agent.running import (
     until_over,
 )
 from nemesis.actors.agent.store import open_store
-from nemesis.actors.agent.submission import REASON, end, ended, is_known, submit, who
+from nemesis.actors.agent.submission import (
+    REASON,
+    described,
+    end,
+    ended,
+    is_known,
+    submit,
+    who,
+)
 from nemesis.actors.agent.watch import PERIOD_NS
 from nemesis.producers.origin import Origin
 from nemesis.producers.sample import sample_of
 from nemesis.schemas.facts import encode_observation, telemetry_subject
-from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.tokens import token_of
 from nemesis.streams.alone import alone
 from nemesis.streams.contexts import Target
@@ -229,7 +236,7 @@ class _Run:
         job, asked = self._job, self._job.asked
         if self._target is not None and not job.is_submitted:
             async with await self._target.connect("operator") as log:
-                submitted = JobSubmitted(
+                submitted = described(
                     at_ns=time.time_ns(),
                     by=who(),
                     reason=REASON,

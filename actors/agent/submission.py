@@ -3,14 +3,59 @@
 import getpass
 import os
 import time
-from typing import Final
+from collections import Counter
+from typing import Any, Final
 
+from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import encode_conclusion
 from nemesis.schemas.operated import JobEnded, JobSubmitted
 from nemesis.schemas.tokens import token_of
 from nemesis.streams.log import Log
 
 REASON: Final = "nemesis run"
+
+
+class BadJobError(NemesisError):
+    """A job that cannot be as it was described."""
+
+    exit_code = 2
+
+
+def described(**fields: Any) -> JobSubmitted:
+    """The job of these fields of a `JobSubmitted`.
+
+    Raises:
+        BadJobError: nodes, spares, degrees or the least number of ranks go together in no job.
+    """
+    try:
+        job = JobSubmitted(**fields)
+    except ValueError as error:
+        raise BadJobError(str(error)) from error
+    if not job.node_names:
+        raise BadJobError("--nodes names no node, expected a,b,c in the order of the ranks")
+    named = Counter((*job.node_names, *job.spares))
+    for node, count in named.items():
+        if count > 1:
+            raise BadJobError(f"node {node[:60]!r} is named {count} times, expected each once")
+    world = len(job.node_names) * job.ranks_per_node
+    if not 1 <= job.world_min <= world:
+        raise BadJobError(f"--world-min {job.world_min}: expected 1 to {world}, its ranks")
+    check_degrees(world, tp=job.tp, cp=job.cp, pp=job.pp, ep=job.ep)
+    return job
+
+
+def check_degrees(world: int, *, tp: int, cp: int, pp: int, ep: int) -> None:
+    """Tensor, context and pipeline groups divide the ranks, experts those of a stage.
+
+    Raises:
+        BadJobError: they do not.
+    """
+    if world % (tp * cp * pp):
+        raise BadJobError(
+            f"tp {tp} x cp {cp} x pp {pp} over {world} ranks: expected a product that divides them"
+        )
+    if world // pp % ep:
+        raise BadJobError(f"ep {ep} over the {world // pp} ranks of a stage: expected a divisor")
 
 
 async def submit(log: Log, job: JobSubmitted) -> None:

@@ -50,18 +50,16 @@ def submit_job(
 ) -> None:
     """Let NEMESIS look after a job: rank r is on node r // ranks-per-node (changes the cluster).
 
-    Exit 2: a name that cannot be; 3: a node for which the cell has no credential.
+    Exit 2: names or numbers that cannot be; 3: a node for which the cell has no credential.
     """
     import time
 
-    from nemesis.schemas.operated import JobSubmitted
+    from nemesis.actors.agent.submission import described
 
     who = signed(by, reason)
     for what, each in (("job", name), *(("node", node) for node in _names(nodes, spares))):
         _check_name(what, each)
-    if not _names(nodes):
-        raise BadUsageError("--nodes names no node, expected a,b,c in the order of the ranks")
-    data = JobSubmitted(
+    data = described(
         at_ns=time.time_ns(),
         by=who["by"],
         reason=who["reason"],

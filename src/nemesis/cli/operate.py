@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from nemesis.views.hands import Hands
 
 _INVENTORIES = "nemesis.telemetry.*.inventory"
+BYTES_MAX = {"--by": 256, "--reason": 4096}
+"""Of words that every reader of the log shows; a fact would hold 64 KiB in all."""
 ReasonOption = Annotated[
     str, typer.Option("--reason", help="Why, for the record; asked for on a terminal.")
 ]
@@ -58,7 +60,7 @@ def signed(by: str, reason: str) -> dict[str, str]:
     """Who says it and why, asking where somebody is there to answer.
 
     Raises:
-        BadUsageError: nobody to ask, or bytes that are no text.
+        BadUsageError: nobody to ask, bytes that are no text, or too many.
     """
     import getpass
 
@@ -70,9 +72,11 @@ def signed(by: str, reason: str) -> dict[str, str]:
         if not sys.stdin.isatty():
             raise BadUsageError("no reason given", hint='say why, for the record: --reason "..."')
         reason = typer.prompt("Why, for the record", err=True)
-    for word in (by, reason):
+    for (option, most), word in zip(BYTES_MAX.items(), (by, reason), strict=True):
         if not _is_text(word):
             raise BadUsageError(f"{word[:60]!r} is not UTF-8", hint="say it in plain characters")
+        if (size := len(word.encode())) > most:
+            raise BadUsageError(f"{option} of {size} bytes, expected at most {most}")
     return {"by": by, "reason": reason.strip()}
 
 

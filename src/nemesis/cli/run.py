@@ -57,11 +57,13 @@ def run(
 
     from nemesis.actors.agent.arguments import asked_of, check_command
     from nemesis.actors.agent.job import Job, run_job
+    from nemesis.actors.agent.submission import check_degrees
     from nemesis.cli.agent import name_of_node, say
     from nemesis.streams.server import state_folder
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     asked = asked_of(arguments)
+    check_degrees(asked.world, tp=tp, cp=cp, pp=pp, ep=ep)
     check_command(asked.command)
     target = _target(cell, server, context, credentials, must=submitted)
     wanted = Job(

@@ -116,6 +116,8 @@ def progress_of(
         state = states.get((home[rank], rank))
         if state is None:
             missing += rank not in fenced
+        elif _has_finished(plan, state):
+            steps.append(state.step)
         elif state.stage in ENDED and (plan.kind == "hold" or state.epoch >= plan.epoch):
             lost.append(rank)
         elif _has_arrived(plan, state):
@@ -136,6 +138,15 @@ def progress_of(
 def unheard(plan: Plan, home: Mapping[int, str], answered: Collection[str]) -> str:
     """Members on nodes that did not answer, in rank_ranges form."""
     return format_ranks(rank for rank in parse_ranks(plan.members) if home[rank] not in answered)
+
+
+def _has_finished(plan: Plan, state: RankState) -> bool:
+    """Whether the job went on and has come to its end since: that takes less than a report where
+    few steps were left. Before the epoch: its members were to change after a step that was none.
+    """
+    if plan.kind != "membership" or state.stage != "left":
+        return False
+    return state.rank not in parse_ranks(plan.started) or state.epoch >= plan.epoch
 
 
 def _has_arrived(plan: Plan, state: RankState) -> bool:

@@ -29,7 +29,8 @@ observe: change nothing, answer with the state (never stored as the last plan).
 stop: end every rank of the job on this node."""
 
 RankStage = Literal["starting", "running", "held", "fenced", "left", "failed", "unknown"]
-"""fenced: the agent made sure that nothing of the rank can run on; left: ended on request."""
+"""fenced: the agent made sure that nothing of the rank can run on; left: ended on request,
+or by itself at the end of its work."""
 
 StateSource = Literal["memory", "peer", "checkpoint"]
 """Where a started rank takes its state from; memory: it still has it."""

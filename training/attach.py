@@ -1,5 +1,6 @@
 """What `nemesis.attach` does: find the agent that the environment names, or go on without one."""
 
+import atexit
 import json
 import os
 import sys
@@ -29,7 +30,15 @@ def attach(
     except OSError as error:
         sys.stderr.write(f"nemesis: the agent at {path} does not answer ({error.strerror})\n")
         return Hook(torch, things, None, seed=seed, degrees=degrees)
-    return Hook(torch, things, line, seed=seed, degrees=degrees)
+    hook = Hook(torch, things, line, seed=seed, degrees=degrees)
+    atexit.register(_end, hook, os.getpid())
+    return hook
+
+
+def _end(hook: Hook, pid: int) -> None:
+    """Not in a fork of the process, nor where an exception ends it."""
+    if os.getpid() == pid and not hasattr(sys, "last_value"):
+        hook.finish()
 
 
 def found_beside(socket_path: Path, around: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ ended (measured with torch 2.13).
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -17,6 +18,13 @@ FORM_S: Final = 300.0
 tells, long before."""
 OPERATION_S: Final = 1_800.0
 """torch's own default; what hangs is given up by plan, long before."""
+
+
+END_S: Final = 5.0
+"""A member that is so far behind the last step of the others was stopped, and a plan tells of it;
+else it is at the end too, and does what comes after its loop."""
+END_PAUSE_S_MAX: Final = 0.2
+"""Between two questions to the store, which thousands may ask."""
 
 
 class GivenUpError(Exception):
@@ -34,12 +42,16 @@ class BrokenGroupError(Exception):
 class Group:
     """The members of one epoch, and one rank among them."""
 
-    def __init__(self, torch: Any, backend: Any, members: tuple[int, ...], position: int) -> None:
+    def __init__(
+        self, torch: Any, backend: Any, members: tuple[int, ...], position: int, store: Any
+    ) -> None:
+        """`store`: of the group's name, in no member's process."""
         self.members: Final = members
         self.position: Final = position
         """Of this rank among them."""
         self.backend: Final[Any] = backend
         self._torch: Final[Any] = torch
+        self._store: Final[Any] = store
         self.is_given_up = False
         """Whether all waits in it end now, whoever still waits."""
         self._pending: list[Any] = []
@@ -74,6 +86,26 @@ class Group:
         options = self._torch.distributed.BroadcastOptions()
         options.rootRank = root
         self.wait(self.started(lambda: self.backend.broadcast([tensor], options)), given_up)
+
+    def meet_at_end(self, given_up: Callable[[], bool]) -> None:
+        """Wait until every member is here too, for at most END_S.
+
+        Not by an operation of the group: a member that does another step would take it for its own.
+
+        Raises:
+            GivenUpError: `given_up` became true.
+        """
+        until_s, pause_s = time.monotonic() + END_S, SLICE.total_seconds()
+        try:
+            here_count = self._store.add("end", 1)
+            while here_count < len(self.members) and time.monotonic() < until_s:
+                if given_up():
+                    raise GivenUpError
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, END_PAUSE_S_MAX)
+                here_count = self._store.add("end", 0)
+        except RuntimeError:
+            return  # the store is gone: its node is at the end of its part
 
     @property
     def is_idle(self) -> bool:
@@ -176,7 +208,7 @@ class Grounds:
         prefix = dist.PrefixStore(name, client)
         backend = dist.ProcessGroupGloo(prefix, position, len(members), options)
         backend._set_default_timeout(timedelta(seconds=OPERATION_S))
-        return Group(self._torch, backend, members, position)
+        return Group(self._torch, backend, members, position, prefix)
 
     def park(self, group: Group) -> None:
         """Keep a group until nothing is under way in it."""

@@ -78,6 +78,7 @@ class Hook:
         """Of the groups."""
         self._parts_count = 1
         """Into which the current step's samples are divided."""
+        self._is_in_step = False
         self._is_committed = False
         """Whether all members have all gradients of the current step."""
         self._prepared: State = NO_STATE
@@ -175,6 +176,7 @@ class Hook:
     def begin(self) -> None:
         """The loop begins a step."""
         self._parts_count, self._is_committed = self.data_place[1], False
+        self._is_in_step = True
         if self._seat is not None:
             self._undo.remember()
         if self._buckets is not None:
@@ -226,6 +228,27 @@ class Hook:
             if not self._is_committed:
                 raise DoneAgainError from error
 
+    def finish(self) -> None:
+        """The process is about to end: not before all members can, and the agent knows why.
+
+        Who ends while a peer is in its last step would take the step with it if that broke: so it
+        goes where plans say until all are at the end.
+        """
+        seat = self._seat
+        if seat is None or self._groups is None or self._is_in_step:
+            return
+        is_over = False
+        while not is_over:
+            try:
+                self.settle()
+                self._groups.world.meet_at_end(lambda: self._is_given_up)
+                is_over = seat.finished(self._epoch)
+            except GivenUpError:
+                continue
+            except SystemExit:
+                return
+        seat.say()
+
     def failure_of(self, error: BaseException | None) -> Exception | None:
         """Why the step is not to be applied; None where that is not ours to say.
 
@@ -240,6 +263,7 @@ class Hook:
     def stepped(self, batch: int) -> None:
         """The loop has applied a step."""
         self.samples_count += batch * self._parts_count
+        self._is_in_step = False
         if self._seat is None:
             self._steps_count += 1
             return
@@ -258,6 +282,7 @@ class Hook:
         if isinstance(error, BrokenGroupError):
             self._place.broken(self._epoch, str(error))
         self._park()
+        self._is_in_step = False
 
     @property
     def _place(self) -> Seat:

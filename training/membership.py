@@ -34,7 +34,8 @@ from nemesis.schemas.plans import PlanKind, order_of
 
 Stage = Literal["training", "held", "forming", "left"]
 """training: in a group that works, as far as the rank knows. held: its group is given up, it waits
-for a plan. forming: on the way into the group of `epoch`. left: not among the members any more."""
+for a plan. forming: on the way into the group of `epoch`. left: not among the members any more, or
+at the end of the job with all of them."""
 
 Deed = Literal["none", "give_up", "form", "apply", "apply_and_form", "apply_and_leave", "leave"]
 """What the process has to do now; `give_up`: whatever it waits for in a collective. Who forms or
@@ -139,6 +140,12 @@ class Member(msgspec.Struct, frozen=True):
         if self.stage != "forming" or epoch != self.epoch:
             return self, "none"
         return msgspec.structs.replace(self, stage="training", state=state), "none"
+
+    def finished(self, epoch: int) -> "Member":
+        """All members of an epoch are at the end of their loops: nobody needs anybody."""
+        if self.stage != "training" or epoch != self.epoch:
+            return self
+        return self._at("left")
 
     def _next(self) -> Order | None:
         """The plan of the next epoch, to be followed at a boundary."""

@@ -102,6 +102,12 @@ class Seat:
             self._member, _ = self.member.formed(epoch, state)
             self._why = ""
 
+    def finished(self, epoch: int) -> bool:
+        """All members of an epoch are at the end; False: a plan came first."""
+        with self._changed:
+            self._member = self.member.finished(epoch)
+            return self._member.stage == "left"
+
     def leave(self) -> None:
         """End the process, once nobody needs its connections.
 

@@ -78,6 +78,7 @@ class Step:
         if broke is not None:
             if not isinstance(broke, DoneAgainError):
                 hook.failed(broke)
+                hook.settle()  # not in the next one: others may have applied it as their last
             return True
         if error is None:
             hook.stepped(self._batch)

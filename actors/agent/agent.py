@@ -162,8 +162,8 @@ class Agent:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a rank has not ended yet, or not begun."""
-        return not self.ranks or any(each.is_alive for each in self.ranks.values())
+        """Whether a rank has not ended yet, or not begun; who waits to join holds up no end."""
+        return not self.ranks or any(each.is_alive and each.is_told for each in self.ranks.values())
 
     def stamp(self, kind: str, at_ns: int) -> Stamp:
         """What a fact of this node starts with."""

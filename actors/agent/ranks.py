@@ -134,7 +134,8 @@ class Rank:
         os.close(self._descriptor)
         self.returncode = self._child.wait() if self._child is not None else _code_of(self.pid)
         if self.stage not in ("left", "fenced"):
-            self.stage = "left" if self.returncode == 0 else "failed"
+            waited_for = self.said_ns > 0 and self.stage in ("starting", "held")
+            self.stage = "left" if self.returncode == 0 and not waited_for else "failed"
         self._on_end(self)
 
 

@@ -122,7 +122,14 @@ async def until_over(agent: Agent, patience_s: float, say: Callable[[str], None]
         if now and not seen and patience_s > ALONE_PATIENCE_S:
             say(f"{now}, a decision is awaited")
         seen, since_s = now, time.monotonic()
-    return not wanting(agent)
+    crashed = [
+        number
+        for number, rank in sorted(agent.ranks.items())
+        if number in agent.members and rank.stage == "left" and rank.returncode
+    ]
+    if crashed:
+        say(f"rank {format_ranks(crashed)} was done, and then ended with an error")
+    return not (wanting(agent) or crashed)
 
 
 async def ask_to_end(agent: Agent) -> None:

@@ -1,17 +1,20 @@
 """The loop that tests train: a small network on fixed numbers, four lines of it the hook's.
 
 Run by an interpreter that has torch. Environment: OUT, a folder; STEPS; FATE `KIND:RANK@STEP`, what
-befalls whom before its reduction of that step. Appends one line a step: number, members, the loss
-and the samples' sum, exactly.
+befalls whom before its reduction of that step: a signal, or `cut`: the reduction completes and it
+does not see it; LATE `RANK:SECONDS`, who is slow after its loop. Appends one line a step: number,
+members, the loss and the samples' sum, exactly; what it has at the end is a file of its own.
 """
 
 import importlib
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import nemesis
+from nemesis.training.gloo_group import BrokenGroupError
 
 torch: Any = importlib.import_module("torch")
 
@@ -33,6 +36,21 @@ def checksum(model: Any) -> str:
     return float(sum(each.detach().double().sum() for each in model.parameters())).hex()
 
 
+def befall(kind: str, hook: Any) -> None:
+    """What is to befall this rank."""
+    if kind != "cut":
+        os.kill(os.getpid(), getattr(signal, kind))
+        return
+    group = hook._groups.world
+    reduce = group.reduce
+
+    def reduce_unseen(tensor: Any, given_up: Any) -> None:
+        reduce(tensor, given_up)
+        raise BrokenGroupError("cut off")
+
+    group.reduce = reduce_unseen
+
+
 def main() -> None:
     """Train to the end."""
     out, last = Path(os.environ["OUT"]), int(os.environ["STEPS"])
@@ -49,7 +67,7 @@ def main() -> None:
             loss = torch.nn.functional.mse_loss(model(data[list(ids)]), wanted[list(ids)])
             loss.backward()
             if kind and rank == int(whom) and hook.steps_count == int(when):
-                os.kill(os.getpid(), getattr(signal, kind))
+                befall(kind, hook)
             step.average(model.parameters())
             optimizer.step()
             members = ",".join(map(str, hook.members))
@@ -57,6 +75,10 @@ def main() -> None:
                 f"{hook.steps_count} {members} {float(loss.detach()).hex()} {sum(ids)}"
                 f" {checksum(model)}\n"
             )
+    (out / f"end_{rank}.txt").write_text(f"{hook.steps_count} {checksum(model)}")
+    slow, _, seconds = os.environ.get("LATE", "").partition(":")
+    if slow == str(rank):
+        time.sleep(float(seconds))
 
 
 if __name__ == "__main__":

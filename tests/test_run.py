@@ -79,7 +79,7 @@ def test_a_command_line_of_torchrun_trains_on_without_the_rank_that_was_killed(
         assert ran.returncode == 0, ran.stderr
         listed = nemesis("goodput", "--json")
     assert members(tmp_path, 0) == ["0,1,2"] * 12 + ["0,2"] * 18 == members(tmp_path, 2)
-    assert "a decision is awaited" in ran.stderr
+    assert "it goes on with rank 0,2\n" in ran.stderr
     assert "loop-" in listed.stdout
 
 

@@ -194,10 +194,10 @@ class Hook:
             return
         kind = tensors[0] if tensors else torch.zeros(1)
         # fresh in every step: an operation that was given up still writes into its own
-        flat = torch.cat([each.reshape(-1) for each in tensors] + [kind.new_full((1,), 0.0)])
-        flat[-1] = self._place.member.waiting
+        number = kind.new_full((1,), self._place.member.waiting)
+        flat = torch.cat([*(each.reshape(-1) for each in tensors), number])
         groups[over].reduce(flat, lambda: self._is_given_up)
-        if self._degrees.replica_size == 1 and not self._reduced(int(flat[-1] != 0)):
+        if self._degrees.replica_size == 1 and not self._reduced(int(flat[-1].item() != 0)):
             raise GivenUpError
         flat /= len(groups["dp"].members)
         at = 0

@@ -106,6 +106,7 @@ async def until_over(agent: Agent, patience_s: float, say: Callable[[str], None]
     `patience_s`: how long a rank may be missed without any news before the job is given up.
     """
     seen, since_s = Wanting((), (), 0), time.monotonic()
+    members = agent.members
     while agent.is_busy or seen:
         await asyncio.sleep(LOOK_S)
         now = wanting(agent)
@@ -113,6 +114,9 @@ async def until_over(agent: Agent, patience_s: float, say: Callable[[str], None]
         if code and set(agent.members) <= set(agent.ranks):
             say(f"all ranks ended with an error, exit {code}, before their first step")
             return False
+        if agent.members != members:
+            members = agent.members
+            say(f"it goes on with rank {format_ranks(members)}")
         if now == seen:
             if seen and time.monotonic() - since_s > patience_s:
                 decided = f", and no decision came within {patience_s:g} s"

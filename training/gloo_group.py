@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from queue import SimpleQueue
 from typing import Any, Final
 
 SLICE: Final = timedelta(milliseconds=5)
@@ -154,6 +155,7 @@ class Grounds:
         self._torch: Final[Any] = torch
         self._device: Final[Any] = torch.distributed.ProcessGroupGloo.create_device(hostname=host)
         self._parked: list[Group] = []
+        self._to_make = self._maker()
 
     def form(
         self,
@@ -172,23 +174,39 @@ class Grounds:
         """
         made: list[Group] = []
         failed: list[Exception] = []
+        done = threading.Event()
 
         def make() -> None:
             try:
                 made.append(self._made(name, members, rank, store))
             except RuntimeError as error:
                 failed.append(error)
+            finally:
+                done.set()
 
         # torch connects without an end but its timeout: in a thread that can be left behind
-        forming = threading.Thread(target=make, daemon=True)
-        forming.start()
-        while forming.is_alive():
-            forming.join(SLICE.total_seconds())
-            if forming.is_alive() and given_up():
+        self._to_make.put(make)
+        while not done.wait(SLICE.total_seconds()):
+            if given_up():
+                self._to_make = self._maker()
                 raise GivenUpError
         if failed:
             raise BrokenGroupError(_said(failed[0])) from failed[0]
         return made[0]
+
+    def _maker(self) -> SimpleQueue[Callable[[], None]]:
+        """What a thread does that is there before it is needed: from Python 3.12 on none starts
+        any more once the main thread has ended, and a group may be formed after that."""
+        to_make: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+        def work() -> None:
+            is_left_behind = False
+            while not is_left_behind:
+                to_make.get()()
+                is_left_behind = self._to_make is not to_make
+
+        threading.Thread(target=work, daemon=True, name="nemesis-groups").start()
+        return to_make
 
     def _made(self, name: str, members: tuple[int, ...], rank: int, store: str) -> Group:
         dist = self._torch.distributed

@@ -16,7 +16,7 @@ from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.inferred import FaultAttributed
 from nemesis.schemas.observed import GroupBroken, ProcessExited
 from nemesis.schemas.plans import Plan, RankStage, RankState
-from nemesis.training.membership import Order
+from nemesis.training.membership import Order, State
 from nemesis.training.wire import Told
 from tests.training.cell import has_torch, torch_python, training_cell
 
@@ -93,7 +93,7 @@ def test_a_rank_that_crashes_once_it_was_done_ends_the_job_with_an_error_and_is_
         agent = Agent(launch, tmp_path, boot_id="b")
         child = started(launch.command, os.environ, tmp_path / "log")
         agent.ranks[0] = Rank(0, child.pid, 0, lambda rank: None, child)
-        agent.ranks[0].stage = "left"
+        agent.ranks[0].stage, agent.ranks[0].state = "left", State(0, 30)
         agent.ranks[0].tell(Told(order=Order(0, "membership", (0,))))
         return await until_over(agent, 1.0, said.append)
 

@@ -1,5 +1,6 @@
 """`nemesis run`: torchrun's command line, for a job that survives the loss of a rank."""
 
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -80,10 +81,15 @@ def run(
         agents_folder=state_folder(cell) / "agents",
     )
 
+    _end_as(run_job(wanted, target, say))
+
+
+def _end_as(job: Awaitable[bool]) -> None:
+    """Run a job and exit as it ended."""
     ends: list[bool] = []
 
     async def work() -> None:
-        ends.append(await run_job(wanted, target, say))
+        ends.append(await job)
 
     run_until_told(work())
     if not ends:

@@ -142,7 +142,7 @@ def test_a_password_in_a_url_is_not_repeated() -> None:
 
 def test_a_folder_of_seeds_that_is_not_there_is_named(tmp_path: Path) -> None:
     ran = nemesis("status", "--server", "nats://127.0.0.1:1", "--credentials", str(tmp_path / "no"))
-    assert ran.returncode == 1
+    assert ran.returncode == 3
     assert f"no folder of seeds: {tmp_path}/no" in ran.stderr
     (tmp_path / "reader.nk").write_text("garbage")
     ran = nemesis("status", "--server", "nats://127.0.0.1:1", "--credentials", str(tmp_path))

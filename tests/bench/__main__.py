@@ -55,7 +55,13 @@ async def main(measures: tuple[Callable[[], Awaitable[list[Row]]], ...]) -> int:
     missed = 0
     started = time.monotonic()
     for measure in measures:
-        for row in await measure():
+        try:
+            rows = await measure()
+        except TimeoutError:
+            print(f"    {measure.__module__} did not come to an end in its time: MISSED", flush=True)
+            missed += 1
+            continue
+        for row in rows:
             goal = str(row.goal) if row.goal else ""
             print(
                 f"{row.id:4}{row.what:34}{row.value:12,.4g} {row.unit:11}{goal:>9} "

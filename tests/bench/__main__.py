@@ -58,7 +58,9 @@ async def main(measures: tuple[Callable[[], Awaitable[list[Row]]], ...]) -> int:
         try:
             rows = await measure()
         except TimeoutError:
-            print(f"    {measure.__module__} did not come to an end in its time: MISSED", flush=True)
+            print(
+                f"    {measure.__module__} did not come to an end in its time: MISSED", flush=True
+            )
             missed += 1
             continue
         for row in rows:

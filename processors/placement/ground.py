@@ -106,6 +106,17 @@ def _whole_nodes(pool: Pool) -> set[str]:
     return set(pool.nodes) - broken
 
 
+def filled(ground: Ground, gang: Gang, shelves: Iterable[int]) -> Placement:
+    """Segments on shelves in this order, each as full as it goes; () where they have no room."""
+    need, found = gang.segments, list[Part]()
+    for shelf in shelves:
+        share = min(need, ground.free[shelf] // gang.segment)
+        if share:
+            found.append(Part(shelf, share * gang.segment))
+            need -= share
+    return () if need else tuple(found)
+
+
 def cost(ground: Ground, placement: Iterable[Part], weights: Sequence[int]) -> int:
     """Groups that a placement touches, weighted by level: shelves first, then tiers upwards."""
     shelves = [part.shelf for part in placement if part.nodes]

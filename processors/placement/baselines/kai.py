@@ -5,7 +5,7 @@ preferred level; domains are tried from the lowest that fits. Domains are packed
 holes stay; inside, sub-domains with the most room come first, so that a job stays on few.
 """
 
-from nemesis.processors.placement.ground import Gang, Ground, Part, Placement
+from nemesis.processors.placement.ground import Gang, Ground, Placement, filled
 from nemesis.processors.topology.pool import sums
 
 
@@ -29,10 +29,4 @@ def _emptiest_first(
     below = ground.levels[max(0, height - 1)]
     by_child = sums([below[s] for s in inside], [room[s] for s in inside])
     order = sorted(inside, key=lambda s: (-by_child[below[s]], below[s], -room[s], s))
-    need, found = gang.segments, list[Part]()
-    for shelf in order:
-        share = min(need, room[shelf])
-        if share:
-            found.append(Part(shelf, share * gang.segment))
-            need -= share
-    return tuple(found)
+    return filled(ground, gang, order)

@@ -6,7 +6,7 @@ cluster autoscalers want it. Both were baselines of Arnold (arXiv 2509.15940, se
 
 from collections.abc import Callable, Sequence
 
-from nemesis.processors.placement.ground import Gang, Ground, Part, Placement
+from nemesis.processors.placement.ground import Gang, Ground, Part, Placement, filled
 
 Pick = Callable[[Sequence[int]], int]
 """One of several shelves by its place in the list; the dice are the caller's."""
@@ -26,10 +26,4 @@ def at_random(ground: Ground, gang: Gang, pick: Pick) -> Placement:
 
 def packed(ground: Ground, gang: Gang) -> Placement:
     """Shelves with the least room first, wherever they are."""
-    need, found = gang.segments, list[Part]()
-    for free, shelf in sorted((free, shelf) for shelf, free in enumerate(ground.free)):
-        share = min(need, free // gang.segment)
-        if share:
-            found.append(Part(shelf, share * gang.segment))
-            need -= share
-    return () if need else tuple(found)
+    return filled(ground, gang, sorted(range(len(ground.free)), key=lambda s: (ground.free[s], s)))

@@ -7,7 +7,7 @@ nearest to those that are placed, then where least is free. `soft` takes any Hyp
 last the whole cluster.
 """
 
-from nemesis.processors.placement.ground import Gang, Ground, Part, Placement
+from nemesis.processors.placement.ground import Gang, Ground, Placement, filled
 from nemesis.processors.topology.pool import sums
 
 
@@ -37,10 +37,4 @@ def _one_by_one(ground: Ground, gang: Gang, room: dict[int, int]) -> Placement:
     for level in ground.levels:
         near = [shelf for shelf, count in room.items() if count and level[shelf] == level[first]]
         order += sorted(set(near) - set(order), key=lambda shelf: (room[shelf], shelf))
-    need, found = gang.segments, list[Part]()
-    for shelf in order:
-        share = min(need, room[shelf])
-        if share:
-            found.append(Part(shelf, share * gang.segment))
-            need -= share
-    return tuple(found)
+    return filled(ground, gang, order)

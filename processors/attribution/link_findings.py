@@ -55,10 +55,13 @@ def judge_links(
     """
     bad: list[Link] = []
     for link in links.by_nic.values():
+        happens = link.news or link.down_ns
+        if not (happens or link.downs_count):
+            continue  # by far the most: who runs beside it makes no difference
         if not inventory.seats_on(link.node):
             link.pass_over()
             continue
-        if not (link.news or link.down_ns):
+        if not happens:
             continue
         if _is_settled(link, links, now_ns, heard_ns.get(link.node, 0)):
             link.news = False

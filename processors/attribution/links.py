@@ -94,8 +94,8 @@ class Link(msgspec.Struct):
     @property
     def lost_ns(self) -> int:
         """Since when its NIC has no link, by its counters or its kernel's word; 0 where it has."""
-        since = [each for each in (self.near.down_ns, self.told_ns) if each]
-        return min(since, default=0)
+        near_ns, told_ns = self.near.down_ns, self.told_ns
+        return min(near_ns, told_ns) if near_ns and told_ns else near_ns or told_ns
 
     def say(self, fact: Fact, says: str) -> None:
         """Something happened; of what happens again and again the first few times are cited."""

@@ -112,7 +112,7 @@ def changed_in(
         if whole.shape[2] <= max(columns):
             continue
         new = whole[:, :, columns]
-        odd = (new != np.array(usual, _INT64)).any(axis=(1, 2)).tolist()
+        odd = (new != _row(usual)).reshape(len(same), -1).any(axis=1).tolist()
         known = [last.get(fact.key) for fact in same]
         # of nearly all nothing was ever seen: they are as usual, and were
         looked_at = [at for at, was in enumerate(known) if odd[at] or was != b""]
@@ -129,7 +129,7 @@ def _unlike(
     size, healthy = new[0].nbytes, _healthy(usual, new.shape[1])
     was = b"".join(healthy if not each or len(each) != size else each for each in known)
     old = np.frombuffer(was, _INT64).reshape(new.shape)
-    unlike = (new != old).any(axis=(1, 2))
+    unlike = (new != old).reshape(len(new), -1).any(axis=1)
     found: list[Changed] = []
     for at, each in enumerate(known):
         if each is None or (each and len(each) != size):
@@ -143,6 +143,11 @@ def kept(block: Block, usual: tuple[int, ...]) -> bytes:
     """A block as it is remembered: nothing where nothing ever happened."""
     taken = block.astype(_INT64, copy=False).tobytes()
     return b"" if taken == _healthy(usual, block.shape[0]) else taken
+
+
+@lru_cache(maxsize=64)
+def _row(usual: tuple[int, ...]) -> Block:
+    return np.array(usual, _INT64)
 
 
 @lru_cache(maxsize=64)

@@ -179,9 +179,11 @@ def _compare(job: JobStates, places: JobPlaces) -> None:
     at = ((step != ABSENT) & (checksum != ABSENT) & (checksum != 0)).nonzero()[0]
     if len(at) < REPLICAS_MIN:
         return
+    if _are_alike(step[at], checksum[at]):
+        return
     shard = places.shard_of(at)
-    at = at[np.lexsort((checksum[at], shard, step[at]))]
-    shard = places.shard_of(at)
+    order = np.lexsort((checksum[at], shard, step[at]))
+    at, shard = at[order], shard[order]
     begins = np.ones(len(at), np.bool_)
     begins[1:] = (np.diff(step[at]) != 0) | (np.diff(shard) != 0)
     first = begins.nonzero()[0]
@@ -197,6 +199,14 @@ def _compare(job: JobStates, places: JobPlaces) -> None:
         if int(step[odd]) > seen:
             job.odd[odd] = (int(step[odd]), count + 1)
             job.proofs.setdefault(odd, Proof("", 0, ""))
+
+
+def _are_alike(step: Longs, checksum: Longs) -> bool:
+    """Whether all at one step hold equal parameters, so that all replicas do: nearly always, where
+    each rank holds the whole model."""
+    order = step.argsort(kind="stable")
+    step, checksum = step[order], checksum[order]
+    return not bool(((step[1:] == step[:-1]) & (checksum[1:] != checksum[:-1])).any())
 
 
 def _corrupted(name: str, job: JobStates) -> Finding | None:

@@ -45,8 +45,8 @@ _INT64: Final = np.dtype("<i8")
 _RANK, _STEP, _STEP_NS, _OWN_NS = (
     STEP_CHANNELS.index(name) for name in ("rank", "step", "step_ns", "own_ns")
 )
-_WIDTH: Final = _OWN_NS + 1  # of the channels that are read here; a newer producer has more
-_AT_NS, _PERIOD_NS, _COLUMNS = _WIDTH, _WIDTH + 1, _WIDTH + 2
+_READ: Final = [_RANK, _STEP, _STEP_NS, _OWN_NS]
+_WIDTH: Final = _OWN_NS + 1  # of the channels up to the last that is read here
 _ROUNDS_MASK: Final = (1 << ROUNDS_KEPT) - 1
 
 
@@ -234,15 +234,17 @@ def _take(job: JobSteps, facts: Sequence[Fact]) -> None:
     sound = [fact for fact in facts if _is_sound(fact)]
     if not sound:
         return
-    table = _rows(sound)
-    rank = table[:, _RANK]
-    table = table[(rank >= 0) & (rank < len(job.told)) & (table[:, _STEP] >= 0)]
-    if len(sound) > 1 and _are_some_equal(table[:, _RANK], len(job.told)):
+    table = _columns(sound)
+    rank, step, *_ = table
+    known = (rank >= 0) & (rank < len(job.told)) & (step >= 0)
+    if not known.all():
+        table = table[:, known]
+    if len(sound) > 1 and _are_some_equal(table[0], len(job.told)):
         # two nodes speak for one rank: the later one counts, as if each had been read at once
         for fact in sound:
             _take(job, [fact])
         return
-    _take_rows(job, table)
+    _take_columns(job, table)
 
 
 def _are_some_equal(ranks: Longs, world: int) -> bool:
@@ -256,8 +258,8 @@ def _is_sound(fact: Fact) -> bool:
     return bool(size % (8 * count) == 0 and size >= 8 * count * _WIDTH)
 
 
-def _rows(facts: Sequence[Fact]) -> Longs:
-    """The rows of all samples, with the time and the period of their polls."""
+def _columns(facts: Sequence[Fact]) -> Longs:
+    """[column, rank] of all samples: _READ, and the time and the period of their polls."""
     blocks = [fact.data.steps for fact in facts]
     counts = [fact.data.step_count for fact in facts]
     widths = {len(block) // (8 * count) for block, count in zip(blocks, counts, strict=True)}
@@ -268,30 +270,32 @@ def _rows(facts: Sequence[Fact]) -> Longs:
         ]
         widths = {_WIDTH}
     whole = np.frombuffer(b"".join(blocks), _INT64).reshape(-1, widths.pop())
-    table = np.empty((sum(counts), _COLUMNS), np.int64)
-    table[:, :_WIDTH] = whole[:, :_WIDTH]
+    table = np.empty((len(_READ) + 2, len(whole)), np.int64)
+    for at, column in enumerate(_READ):
+        table[at] = whole[:, column]
     polled = [(fact.at_ns, min(fact.data.period_ns, STEP_NS_MAX)) for fact in facts]
-    table[:, _WIDTH:] = np.repeat(np.array(polled, np.int64), counts, axis=0)
+    table[len(_READ) :] = np.repeat(np.array(polled, np.int64).T, counts, axis=1)
     return table
 
 
-def _take_rows(job: JobSteps, table: Longs) -> None:
-    """Rows of different ranks, or of one sample."""
+def _take_columns(job: JobSteps, table: Longs) -> None:
+    """[column, rank] of different ranks, or of one sample."""
     step, own = np.frombuffer(job.step, np.int64), np.frombuffer(job.own_ns, np.int64)
     polled = np.frombuffer(job.polled_ns, np.int64)
-    seen_ns = polled[table[:, _RANK]]
-    polled[table[:, _RANK]] = np.maximum(seen_ns, table[:, _AT_NS])
-    is_new = step[table[:, _RANK]] != table[:, _STEP]
-    table, seen_ns = table[is_new], seen_ns[is_new]
-    if not len(table):
+    rank, now, _, _, at_ns, _ = table
+    seen_ns, before = polled[rank], step[rank]
+    polled[rank] = np.maximum(seen_ns, at_ns)
+    is_new = before != now
+    if not is_new.any():
         return
-    rank, at_ns, period_ns = table[:, _RANK], table[:, _AT_NS], table[:, _PERIOD_NS]
-    step_ns = table[:, _STEP_NS].clip(0, STEP_NS_MAX)
-    before = step[rank]
+    if not is_new.all():
+        table, seen_ns, before = table[:, is_new], seen_ns[is_new], before[is_new]
+    rank, now, step_ns, own_ns, at_ns, period_ns = table
+    step_ns = np.minimum(np.maximum(step_ns, 0), STEP_NS_MAX)
     # a job that went on until it was polled finished as many steps as fit into the time since the
     # last poll; one that finished less than half of them stopped about so many steps after that
     since_ns = np.where(seen_ns > 0, np.minimum(seen_ns, at_ns), at_ns - period_ns)
-    finished = (table[:, _STEP] - before).clip(0, STEPS_MAX) + 1
+    finished = np.minimum(np.maximum(now - before, 0), STEPS_MAX) + 1
     went_on = (before == ABSENT) | (finished * step_ns * 2 >= at_ns - since_ns)
     last_ns = np.where(went_on, at_ns, np.minimum(at_ns, since_ns + finished * step_ns))
     job.advanced_ns = max(job.advanced_ns, int(last_ns.max()))
@@ -299,9 +303,9 @@ def _take_rows(job: JobSteps, table: Longs) -> None:
     job.step_ns, job.period_ns = int(step_ns[-1]), int(period_ns[-1])
     least_ns = int(step_ns[step_ns > 0].min(initial=STEP_NS_MAX))
     job.least_ns = min(job.least_ns or least_ns, least_ns)
-    step[rank] = table[:, _STEP]
-    timed = table[:, _OWN_NS] > 0
-    own[rank[timed]] = table[timed, _OWN_NS]
+    step[rank] = now
+    timed = own_ns > 0
+    own[rank[timed]] = own_ns[timed]
     np.frombuffer(job.told, np.int8)[rank[timed]] = 1
 
 

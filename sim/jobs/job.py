@@ -159,17 +159,16 @@ class Job:
     def is_steady(self, since_ns: int) -> bool:
         """Whether every rank trains, in a step begun after that which takes no longer than usual;
         or all have ended."""
-        table, crews = self.table, self._crews.working()
-        if not np.isin(table.stage, (RUNNING, HELD, STARTING)).any():
-            return True
+        table = self.table
+        if not (table.stage == RUNNING).all():
+            return not np.isin(table.stage, (RUNNING, HELD, STARTING)).any()
         longest_ns = self.model.step_ns + self.model.save_ms * MS
         return (
             4 * longest_ns < 3 * self.model.stall_ns
-            and bool((table.stage == RUNNING).all() and (table.began_ns > since_ns).all())
-            and bool(table.completed_count.all())
+            and bool((table.began_ns > since_ns).all() and table.completed_count.all())
             and all(
                 4 * (crew.due_ns - int(table.began_ns[crew.ranks].min())) < 3 * self.model.stall_ns
-                for crew in crews
+                for crew in self._crews.working()
             )
         )
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from nemesis.training.membership import FIRST_STATE, NO_STATE, Deed, Member, State
+from nemesis.training.membership import FIRST_STATE, NO_STATE, Deed, Member, Stage, State
 from nemesis.training.wire import End, Line, Standing, Told
 
 AGENT: Final = "NEMESIS_AGENT"
@@ -40,6 +40,10 @@ class Seat:
         self._line = line
         self._on_interruption: Final = on_interruption
         self._changed: Final = threading.Condition()
+        self._saying: Final = threading.Lock()
+        """Two threads say how the rank stands: what is said later must be what is true later."""
+        self._waits = False
+        """Whether the loop is at its first step, and waits to be a member."""
         self._member: Member | None = None
         self._first: Final = NO_STATE if os.environ.get(STATE_FROM) == "peer" else FIRST_STATE
         self._stores: Final[dict[int, str]] = {}
@@ -50,13 +54,15 @@ class Seat:
     @property
     def member(self) -> Member:
         """Its part in the membership; one that was told nothing yet is a member of nothing."""
-        return self._member or Member(self.rank, (), epoch=-1, stage="held", state=self._first)
+        stage: Stage = "held" if self._waits else "forming"
+        return self._member or Member(self.rank, (), epoch=-1, stage=stage, state=self._first)
 
     def awaited(self) -> Member:
         """Its part, once it was told of one; what was interrupted is over."""
         with self._changed:
             if self._member is None:
-                self.say()  # held: it has loaded, and waits to be a member
+                self._waits = True
+                self.say()
             while self._member is None:
                 self._changed.wait()
             self.is_interrupted = False
@@ -121,22 +127,23 @@ class Seat:
 
     def say(self) -> None:
         """Tell the agent how it stands."""
-        member = self.member
-        self._line.say(
-            Standing(
-                rank=member.rank,
-                pid=os.getpid(),
-                stage=member.stage,
-                epoch=max(0, member.epoch),
-                state=member.state,
-                why=self._why,
+        with self._saying:
+            member = self.member
+            self._line.say(
+                Standing(
+                    rank=member.rank,
+                    pid=os.getpid(),
+                    stage=member.stage,
+                    epoch=max(0, member.epoch),
+                    state=member.state,
+                    why=self._why,
+                )
             )
-        )
 
     def _listen(self) -> None:
         while True:
             line = self._line
-            self._introduce()
+            self.say()
             for heard in line.heard():
                 match heard:
                     case Told():
@@ -151,21 +158,6 @@ class Seat:
                     break
                 except OSError:
                     continue
-
-    def _introduce(self) -> None:
-        if self._member is not None:
-            self.say()
-            return
-        first = Member(self.rank, (), state=self._first)
-        self._line.say(
-            Standing(
-                rank=self.rank,
-                pid=os.getpid(),
-                stage=first.stage,
-                epoch=first.epoch,
-                state=first.state,
-            )
-        )
 
     def _told(self, told: Told) -> None:
         deed: Deed

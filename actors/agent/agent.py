@@ -358,8 +358,10 @@ class Agent:
         here: list[Rank] = list(self.ranks.values())
         for deed in deeds(plan, self.node, here, self._launch.ranks):
             self._do(deed, plan, told)
+        members = parse_ranks(plan.members)
         for rank in self.ranks.values():
-            if rank.is_alive and rank.stage == "starting" and rank.is_told:
+            is_concerned = rank.is_told or rank.number in members
+            if rank.is_alive and rank.stage == "starting" and is_concerned:
                 rank.tell(told)  # it has not said yet that it hears, and must not miss this
         self._bring_back(plan)
 

@@ -143,7 +143,7 @@ def test_a_node_that_is_lost_with_its_agent_and_the_store_costs_one_epoch_and_no
     assert (hold.dead_ranks, recovery.epoch, recovery.removed_ranks) == ((), 1, (0, 1))
 
 
-def _agent(folder: Path, steps: int) -> Agent:
+def _agent(folder: Path, steps: int, *, comes_back: bool = False) -> Agent:
     """Of one node with three ranks, without a log."""
     launch = Launch(
         node="n000",
@@ -156,6 +156,7 @@ def _agent(folder: Path, steps: int) -> Agent:
             "STEPS": str(steps),
             "PYTHONPATH": os.pathsep.join(["src", "."]),
         },
+        comes_back=comes_back,
     )
     return Agent(launch, folder / "n000", boot_id="b", python=torch_python())
 
@@ -239,6 +240,42 @@ def test_the_next_life_of_an_agent_finds_its_ranks_and_what_befell_them_meanwhil
     asyncio.run(asyncio.wait_for(second(pids), OVER_S))
     steps = [int(line.split()[0]) for line in _lines(tmp_path, 0)]
     assert steps == list(range(1, len(steps) + 1))
+
+
+@pytest.mark.timeout(300)
+def test_who_waits_to_join_does_so_though_its_agent_begins_a_new_life_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async def first() -> None:
+        agent = _agent(tmp_path, 1_000_000, comes_back=True)
+        async with background(agent.run()):
+            while len(_lines(tmp_path, 0)) < FATAL_STEP:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert agent.follow(_plan(1, "0,2", fenced="1"), time.time_ns()).outcome == "accepted"
+            while not agent.ranks[1].is_ready:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    async def second() -> None:
+        agent = _agent(tmp_path, 1_000_000, comes_back=True)
+        try:
+            async with background(agent.run()):
+                while not agent.ranks:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+                assert agent.ranks[1].stage == "starting"  # it has not found this life yet
+                assert agent.follow(_plan(2, "0-2"), time.time_ns()).outcome == "accepted"
+                while agent.ranks[1].state.epoch < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                assert agent.is_busy
+        finally:
+            agent.end()
+
+    life = multiprocessing.get_context("fork").Process(target=lambda: asyncio.run(first()))
+    life.start()
+    life.join(OVER_S)
+    assert life.exitcode == 0
+    asyncio.run(asyncio.wait_for(second(), OVER_S))
+    _, members, *_ = _lines(tmp_path, 1)[-1].split()
+    assert members == "0,1,2"
 
 
 @pytest.mark.timeout(300)

@@ -317,8 +317,7 @@ class Agent:
         """Start ranks anew that are no members any more, beside the job."""
         if not self._launch.comes_back or self._is_over or plan.kind != "membership":
             return
-        gone = set(self.ranks) - set(parse_ranks(plan.members))
-        for number in sorted(gone):
+        for number in sorted(set(self.ranks) - set(parse_ranks(plan.members))):
             rank = self.ranks[number]
             lives = self._lives_count.get(number, 0)
             if not rank.is_alive and rank.stage == "fenced" and lives < LIVES_MAX:
@@ -359,9 +358,8 @@ class Agent:
         for deed in deeds(plan, self.node, here, self._launch.ranks):
             self._do(deed, plan, told)
         members = parse_ranks(plan.members)
-        for rank in self.ranks.values():
-            is_concerned = rank.is_told or rank.number in members
-            if rank.is_alive and rank.stage == "starting" and is_concerned:
+        for rank in (each for each in self.ranks.values() if each.stage == "starting"):
+            if rank.is_alive and (rank.is_told or rank.number in members):
                 rank.tell(told)  # it has not said yet that it hears, and must not miss this
         self._bring_back(plan)
 
@@ -372,12 +370,12 @@ class Agent:
 
     def _do(self, deed: Deed, plan: Plan, told: Told) -> None:
         match deed.doing:
+            case "fence" | "leave" if not self.ranks[deed.rank].is_told:
+                pass  # it was never a member, and may yet be one
             case "fence":
                 rank = self.ranks[deed.rank]
                 rank.stage = "fenced"
                 rank.fence()
-            case "leave" if self.ranks[deed.rank].is_ready:
-                pass  # it was never a member, and may yet be one
             case "hold" | "join" | "leave":
                 self.ranks[deed.rank].tell(told)
             case "start":

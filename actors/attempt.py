@@ -17,7 +17,15 @@ import msgspec
 from nemesis.actors.channel import Channel
 from nemesis.actors.claims import Claims, Due, Standing
 from nemesis.actors.notary import CLAIM_NS, Notary
-from nemesis.actors.planning import Progress, homes, nodes_of, placements_of, plan_of, progress_of
+from nemesis.actors.planning import (
+    Progress,
+    homes,
+    nodes_of,
+    placements_of,
+    plan_of,
+    progress_of,
+    unattached_of,
+)
 from nemesis.schemas.done import Attempt, AttemptCompleted, AttemptFailed, AttemptOutcomeUnknown
 from nemesis.schemas.plans import Plan, order_of
 from nemesis.schemas.rank_ranges import format_ranks, parse_ranks
@@ -72,6 +80,9 @@ class Attempting:
             stores=self._channel.stores(self._decision.job),
             at_boundary=self._claims.at_boundary(self._decision),
         )
+        if blind := self._blind(plan, standing):
+            await self._end(blind)
+            return
         nodes = nodes_of(self._decision, standing)
         async with asyncio.TaskGroup() as tasks:
             senders = [tasks.create_task(self._tell(node, plan)) for node in nodes]
@@ -80,6 +91,17 @@ class Attempting:
                 sender.cancel()
         if outcome is not None:
             await self._end(outcome)
+
+    def _blind(self, plan: Plan, standing: Standing) -> AttemptFailed | None:
+        """A membership to be changed of ranks of which none has ever called the hook."""
+        if plan.kind == "hold" or plan.members in (plan.started, standing.members):
+            return None
+        home = homes(standing, placements_of(self._decision, standing))
+        unattached = unattached_of(plan, home, self._channel.states(plan.job))
+        if not unattached:
+            return None
+        failed = self._failed(f"None of the ranks of {plan.job} has called the hook.", "")
+        return msgspec.structs.replace(failed, unattached=format_ranks(unattached))
 
     async def _tell(self, node: str, plan: Plan) -> None:
         """Have one node follow the plan; where it is a second attempt, look before."""
@@ -184,11 +206,9 @@ class Attempting:
     def _completed(
         self, plan: Plan, progress: Progress, silent: str, waited_s: float
     ) -> AttemptCompleted:
-        what = "is held" if plan.kind == "hold" else f"goes on in epoch {plan.epoch}"
-        but = f", all but rank {silent}, whose node does not answer" if silent else ""
         return AttemptCompleted(
             at_ns=self._claims.log_time_ns,
-            reason=f"{plan.job} {what} at step {progress.step}{but}.",
+            reason=_sentence(plan, progress, silent),
             decision=plan.decision,
             actor=self._claims.actor,
             job=plan.job,
@@ -199,6 +219,8 @@ class Attempting:
             world=plan.world,
             duration_ns=int(waited_s * 1e9),
             restarts=len(parse_ranks(plan.started)),
+            unattached=progress.unattached,
+            stopped=progress.stopped,
         )
 
     def _failed(self, reason: str, lost: str) -> AttemptFailed:
@@ -241,3 +263,16 @@ class Attempting:
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK_S):
                 await self.changed.wait()
+
+
+def _sentence(plan: Plan, progress: Progress, silent: str) -> str:
+    """What a plan that was carried out has brought about."""
+    but = f", all but rank {silent}, whose node does not answer" if silent else ""
+    if progress.stopped:
+        but += f", all but rank {progress.stopped}, whose process is stopped"
+    held = plan.kind == "hold"
+    if progress.unattached:
+        runs = "nothing can hold them" if held else "they run, and no more can be seen of them"
+        return f"No rank of {plan.job} has called the hook: {runs}{but}."
+    what = "is held" if held else f"goes on in epoch {plan.epoch}"
+    return f"{plan.job} {what} at step {progress.step}{but}."

@@ -26,6 +26,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     arrived_count: int = 0
     starting_count: int = 0
     """Ranks whose process is on its way: it imports, loads its state, connects."""
+    unattached: str = ""
+    """As `unattached_of` says."""
+    stopped: str = ""
+    """Ranks that a hold does not wait for: their process is stopped, and others are held."""
 
 
 def plan_of(
@@ -111,7 +115,9 @@ def progress_of(
     missing = starting = 0
     lost: list[int] = []
     steps: list[int] = []
-    fenced = frozenset(parse_ranks(plan.fenced))
+    stopped: list[int] = []
+    fenced, started = frozenset(parse_ranks(plan.fenced)), frozenset(parse_ranks(plan.started))
+    unattached = unattached_of(plan, home, states)
     for rank in parse_ranks(plan.members):
         state = states.get((home[rank], rank))
         if state is None:
@@ -122,9 +128,15 @@ def progress_of(
             lost.append(rank)
         elif _has_arrived(plan, state):
             steps.append(state.step)
+        elif plan.kind == "hold" and state.stopped:
+            stopped.append(rank)
+        elif rank in unattached and (rank not in started or state.epoch >= plan.epoch):
+            continue  # it runs: nobody can see more of it
         else:
             missing += 1
             starting += state.stage == "starting"
+    if not steps:
+        missing += len(stopped)  # all are: the job was suspended, and may go on
     failed = plan.kind == "membership" and bool(lost)
     return Progress(
         outcome="failed" if failed else "open" if missing else "done",
@@ -132,7 +144,20 @@ def progress_of(
         step=max(steps, default=0),
         arrived_count=len(steps),
         starting_count=starting,
+        unattached=format_ranks(unattached),
+        stopped=format_ranks(stopped),
     )
+
+
+def unattached_of(
+    plan: Plan, home: Mapping[int, str], states: Mapping[tuple[str, int], RankState]
+) -> frozenset[int]:
+    """The living members, where none of them has ever called the hook: they load still, or are of
+    a script that never will; nobody where one has, or where one was not heard of."""
+    known = [states.get((home[rank], rank)) for rank in parse_ranks(plan.members)]
+    if any(state is None or state.attached for state in known):
+        return frozenset()
+    return frozenset(state.rank for state in known if state and state.stage not in ENDED)
 
 
 def unheard(plan: Plan, home: Mapping[int, str], answered: Collection[str]) -> str:

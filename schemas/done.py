@@ -35,6 +35,11 @@ class AttemptCompleted(Attempt, kw_only=True, frozen=True):
     """From the claim to the effect, by the actor's own clock: for people, never compared."""
     restarts: Count = 0
     """Process restarts that it took."""
+    unattached: str = ""
+    """All who live, where none of them has ever called the hook: nothing can hold or regroup them,
+    in rank_ranges form."""
+    stopped: str = ""
+    """Of a hold: ranks that cannot be held because their process is stopped by a signal."""
 
 
 class AttemptFailed(Attempt, kw_only=True, frozen=True):
@@ -42,6 +47,8 @@ class AttemptFailed(Attempt, kw_only=True, frozen=True):
 
     withdrawn: bool = False
     """Nothing was tried or it became moot: no word against the action."""
+    unattached: str = ""
+    """As of a completed one; nothing was tried."""
 
 
 class AttemptOutcomeUnknown(Attempt, kw_only=True, frozen=True):

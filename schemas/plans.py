@@ -95,6 +95,10 @@ class RankState(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     step: Count = 0
     """The last step that it finished."""
     pid: Index = 0
+    attached: bool = True
+    """It, or an earlier process of it, has called the hook; who never does cannot regroup."""
+    stopped: bool = False
+    """Its process has been stopped by a signal for a while: it hears nothing."""
 
 
 class PlanAnswer(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):

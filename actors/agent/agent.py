@@ -17,10 +17,11 @@ from typing import Final
 
 import msgspec
 
-from nemesis.actors.agent.launch import Launch, environment_of
+from nemesis.actors.agent.launch import Launch
 from nemesis.actors.agent.log_loss import ABSENCE_S, Absence
-from nemesis.actors.agent.ranks import UNKNOWN_CODE, Rank, end_all, started, states_of
+from nemesis.actors.agent.ranks import UNKNOWN_CODE, Rank, end_all, let_leavers_end, states_of
 from nemesis.actors.agent.roster import ROSTER, KeptPlan, Life, Roster
+from nemesis.actors.agent.starter import Starter
 from nemesis.actors.agent.store import StoreBeside, open_store
 from nemesis.actors.agent.watch import Watch
 from nemesis.actors.following import Accepted, Deed, answer_to, deeds, judge
@@ -34,13 +35,12 @@ from nemesis.schemas.plans import (
     PlanAnswer,
     RankState,
     Report,
-    StateSource,
     order_of,
 )
 from nemesis.schemas.rank_ranges import parse_ranks
 from nemesis.streams.alone import alone
 from nemesis.training.membership import Order
-from nemesis.training.wire import End, Standing, Told, standing_of
+from nemesis.training.wire import Standing, Told, standing_of
 
 LIVES_MAX: Final = 3
 """So often a rank that was left out is started anew; one that ends again and again has a cause."""
@@ -72,15 +72,19 @@ class Agent:
         self._observations: list[Observation] = []
         self.ranks: Final[dict[int, Rank]] = {}
         """Of this node, by number: their latest life."""
+        self._roster: Final = Roster(folder / ROSTER)
+        self._starter: Final = Starter(launch, folder, self._roster, self.ranks, self._on_end)
         self._watch: Final = Watch(
             self._origin,
             launch.job,
             self.ranks,
-            tap=self._tap_path,
+            tap=self._starter.tap_path,
             is_answered=self._is_answered,
             on_seen=self._see,
         )
         self._is_over = False
+        self._attached: Final[set[int]] = set()
+        """Ranks of which some process has called the hook."""
         self._lives_count: Final[dict[int, int]] = {}
         """How often a rank was started anew beside the job."""
         self._reports_count = 0
@@ -89,7 +93,6 @@ class Agent:
         """Whether the log can be reached, as its link says."""
         self.on_news: Callable[[], None] = lambda: None
         """Called when there is something to be carried away."""
-        self._roster: Final = Roster(folder / ROSTER)
         self._kept: Final = KeptPlan(folder / "plan.json")
 
     async def run(self) -> None:
@@ -125,7 +128,7 @@ class Agent:
                 self._carry_out(self.plan)
             elif self._launch.command and not self._roster.was_kept:
                 for number in self._launch.ranks:
-                    self._start(number, 0, self._last_told())
+                    self._starter.start(number, 0, self._last_told(), store=self._meeting)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch.run())
                 tasks.create_task(self._bear_absence())
@@ -134,7 +137,12 @@ class Agent:
         if self.plan is not None:
             return self._told(self.plan)
         everybody = Order(0, "membership", tuple(range(self._launch.world)))
-        return Told(order=everybody, store=self._launch.store or self.store)
+        return Told(order=everybody, store=self._meeting)
+
+    @property
+    def _meeting(self) -> str:
+        """Where the first membership meets, and torch's own groups."""
+        return self._launch.store or self.store
 
     def _take_up(self, life: Life) -> None:
         """A rank that an earlier life of the agent started: it runs on, or ended meanwhile."""
@@ -192,9 +200,12 @@ class Agent:
             node=self.node,
             boot_id=self.boot_id,
             last=self.plan,
-            ranks=states_of(self.ranks.values()),
+            ranks=self._states(),
             members=self._agreed,
         )
+
+    def _states(self) -> tuple[RankState, ...]:
+        return states_of(self.ranks.values(), self._attached)
 
     def _accept(self, accepted: Accepted) -> None:
         """Keep the plan first, then act: who dies in between finishes at his next start."""
@@ -229,7 +240,7 @@ class Agent:
 
     def report_changes(self, now_ns: int, *, always: bool = False) -> None:
         """Report the ranks if one changed its stage or its epoch."""
-        states = states_of(self.ranks.values())
+        states = self._states()
         seen = tuple(msgspec.structs.replace(each, step=0) for each in states)
         if seen == self._reported and not always:
             return
@@ -268,17 +279,12 @@ class Agent:
         if rank is None or rank.pid != standing.pid:
             return
         before = (rank.stage, rank.epoch)
+        self._attached.add(rank.number)
         rank.heard(standing, writer, time.time_ns())
         if (rank.stage, rank.epoch) != before:
-            self._let_leavers_end(rank)
+            if rank.stage == "running":
+                let_leavers_end(self.ranks.values())
             self.report_changes(time.time_ns())
-
-    def _let_leavers_end(self, rank: Rank) -> None:
-        """Once the next group stands nobody needs the connections of who left."""
-        if rank.stage == "running":
-            for each in self.ranks.values():
-                if each.stage == "left" and each.is_alive:
-                    each.tell(End())
 
     def _adopt(self, number: int, pid: int, epoch: int, *, is_member: bool = True) -> Rank | None:
         """A rank that runs already, of an earlier life, of torchrun or srun; None: it ended."""
@@ -291,28 +297,6 @@ class Agent:
             rank.tell(self._last_told())
         return rank
 
-    def _start(
-        self, number: int, epoch: int, told: Told | None, state_from: StateSource = "memory"
-    ) -> None:
-        environment = {
-            **environment_of(self._launch, number, self._launch.store or self.store),
-            "NEMESIS_AGENT": str(self._folder / "agent.sock"),
-            "NEMESIS_RANK": str(number),
-            "NEMESIS_JOB": self._launch.job,
-            "NEMESIS_HOST": self._launch.host,
-            "NEMESIS_STATE_FROM": state_from,
-            "NEMESIS_TAP": str(self._tap_path(number)),
-            "TORCH_FR_BUFFER_SIZE": "2000",
-        }
-        self._tap_path(number).unlink(missing_ok=True)
-        log = (self._launch.logs or self._folder) / f"rank_{number}.log"
-        child = started(self._launch.command, environment, log)
-        rank = Rank(number, child.pid, epoch, self._on_end, child)
-        if told is not None:
-            rank.tell(told)
-        self.ranks[number] = rank
-        self._roster.begin(Life(rank=number, pid=child.pid, epoch=epoch, is_beside=told is None))
-
     def _bring_back(self, plan: Plan) -> None:
         """Start ranks anew that are no members any more, beside the job."""
         if not self._launch.comes_back or self._is_over or plan.kind != "membership":
@@ -322,7 +306,9 @@ class Agent:
             lives = self._lives_count.get(number, 0)
             if not rank.is_alive and rank.stage == "fenced" and lives < LIVES_MAX:
                 self._lives_count[number] = lives + 1
-                self._start(number, plan.epoch, None, "peer")
+                self._starter.start(
+                    number, plan.epoch, None, store=self._meeting, state_from="peer"
+                )
 
     def _on_end(self, rank: Rank) -> None:
         now_ns = time.time_ns()
@@ -355,7 +341,9 @@ class Agent:
     def _carry_out(self, plan: Plan) -> None:
         told = self._told(plan)
         here: list[Rank] = list(self.ranks.values())
-        for deed in deeds(plan, self.node, here, self._launch.ranks):
+        todo = deeds(plan, self.node, here, self._launch.ranks)
+        self._make_way(plan, [deed.rank for deed in todo if deed.doing == "start"])
+        for deed in todo:
             self._do(deed, plan, told)
         members = parse_ranks(plan.members)
         for rank in (each for each in self.ranks.values() if each.stage == "starting"):
@@ -366,7 +354,7 @@ class Agent:
     def _told(self, plan: Plan) -> Told:
         members = tuple(parse_ranks(plan.members))
         order = Order(plan.epoch, plan.kind, members, at_boundary=plan.at_boundary)
-        return Told(order=order, store=plan.store or self._launch.store or self.store)
+        return Told(order=order, store=plan.store or self._meeting)
 
     def _do(self, deed: Deed, plan: Plan, told: Told) -> None:
         match deed.doing:
@@ -379,10 +367,19 @@ class Agent:
             case "hold" | "join" | "leave":
                 self.ranks[deed.rank].tell(told)
             case "start":
-                self._start(deed.rank, plan.epoch, told, plan.state_from)
+                self._starter.start(
+                    deed.rank, plan.epoch, told, store=told.store, state_from=plan.state_from
+                )
 
-    def _tap_path(self, number: int) -> Path:
-        return self._folder / f"rank_{number}.tap"
+    def _make_way(self, plan: Plan, starting: Sequence[int]) -> None:
+        """End the earlier processes of ranks that are to be started; of the store where all of a
+        job are, what they left in it: torch's own groups use the same names in it again."""
+        before = [rank for rank in self.ranks.values() if rank.number in starting and rank.is_alive]
+        for rank in before:
+            rank.stage = "left"
+        end_all(before)
+        if self._store is not None and plan.store == self.store and plan.started == plan.members:
+            self._store.empty()
 
     def _is_answered(self, epoch: int) -> bool:
         last = self.plan
@@ -390,6 +387,7 @@ class Agent:
 
     def _see(self, seen: Sequence[Observation]) -> None:
         self._observations += seen
+        self.report_changes(time.time_ns())
         self.on_news()
 
     def end(self) -> None:

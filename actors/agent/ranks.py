@@ -7,9 +7,10 @@ told of its end by the kernel all the same (pidfd).
 
 import asyncio
 import os
+import select
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -59,6 +60,8 @@ class Rank:
         self.returncode: int | None = None
         self.said_ns = 0
         """When it was last heard."""
+        self.is_stopped = False
+        """Whether its process was seen to be stopped by a signal, for a while."""
         self._longest_ns = 0
         """Between two steps, so far."""
         self._on_end: Final = on_end
@@ -128,6 +131,8 @@ class Rank:
         if self._child is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._child.wait(END_S)
+        elif self.is_alive:
+            select.select([self._descriptor], [], [], END_S)
 
     def _ended(self) -> None:
         asyncio.get_running_loop().remove_reader(self._descriptor)
@@ -157,8 +162,16 @@ def end_all(ranks: Iterable[Rank]) -> None:
         rank.wait()
 
 
-def states_of(ranks: Iterable[Rank]) -> tuple[RankState, ...]:
-    """The ranks of a node as its agent tells of them, by number."""
+def let_leavers_end(ranks: Iterable[Rank]) -> None:
+    """Once the next group stands nobody needs the connections of who left."""
+    for rank in ranks:
+        if rank.stage == "left" and rank.is_alive:
+            rank.tell(End())
+
+
+def states_of(ranks: Iterable[Rank], attached: Collection[int]) -> tuple[RankState, ...]:
+    """The ranks of a node as its agent tells of them, by number; `attached`: who called the hook,
+    in whatever life."""
     return tuple(
         RankState(
             rank=rank.number,
@@ -166,6 +179,8 @@ def states_of(ranks: Iterable[Rank]) -> tuple[RankState, ...]:
             epoch=rank.epoch,
             step=max(0, rank.state.steps_count),
             pid=rank.pid,
+            attached=rank.number in attached,
+            stopped=rank.is_stopped and rank.is_alive,
         )
         for rank in sorted(ranks, key=lambda each: each.number)
     )

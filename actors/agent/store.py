@@ -13,6 +13,7 @@ import msgspec
 
 from nemesis.schemas.errors import NemesisError
 from nemesis.streams.replacing import replace_file
+from nemesis.training.store import EMPTY
 
 READY_S: Final = 60.0
 """torch is imported meanwhile."""
@@ -38,6 +39,11 @@ class StoreBeside:
         """As plans name it."""
         self._pid: Final = known.pid
         self._child: Final = child
+
+    def empty(self) -> None:
+        """Forget what groups have left in it."""
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, EMPTY)
 
     def end(self) -> None:
         """Serve no more."""

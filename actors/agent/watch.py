@@ -79,8 +79,11 @@ class Watch:
             pids = {number: rank.pid for number, rank in alive.items()}
             epochs = {number: rank.epoch for number, rank in alive.items()}
             now_ns = time.time_ns()
+            states = self._processes.look(pids, epochs, now_ns)
+            for each in states:
+                alive[each.rank].is_stopped = each.state == "stopped"
             seen: list[Observation] = [
-                *self._processes.look(pids, epochs, now_ns),
+                *states,
                 *self._broken_groups(now_ns),
                 *self._ready_ranks(now_ns),
             ]

@@ -121,6 +121,8 @@ def _sentence(
         if fault.by_cost:
             likely = f"a failure of {fault.target} is {_worth(policy, job, fault)}"
         why = f"{likely}, where rank {ranks} of {name} runs"
+    if job.unattached:
+        why += ", and no rank of it has called the hook, so none can regroup"
     if not choice.regroups:
         advice = _ADVICE.get(choice.action, f"{choice.action} is for a person to do")
         return f"{why}: {advice}, the job's membership stays as it is."

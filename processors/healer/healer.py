@@ -324,10 +324,7 @@ class Healer:
         job.revision = fact.seq
         if attempt.decision == job.hold:
             decisions.take_hold(self._state, job, attempt, fact)
-        members = ranks_of(job.members)
-        gone = members & (ranks_of(attempt.lost) | ranks_of(attempt.silent))
-        job.exited = tuple(sorted({*job.exited, *members & ranks_of(attempt.lost)}))
-        job.silent = tuple(sorted({*job.silent, *members & ranks_of(attempt.silent)}))
+        gone = job.take_losses(attempt)
         failed = decisions.take_outcome(self._state, job, attempt)
         if failed or not gone.isdisjoint((*job.exited, *job.silent)):
             note(job, fact, fact.id)  # after a completed one closed the incident before

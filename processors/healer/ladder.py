@@ -33,6 +33,12 @@ _AFTER_A_DEATH: Final[tuple[Action, ...]] = ("restart_rank", "shrink", "restart_
 """What cures a job with a dead rank where the playbook's rungs leave it dead."""
 
 
+_REGROUPS_THE_LIVING: Final[frozenset[Action]] = frozenset(
+    {"reinit_communicator", "restart_rank", "shrink", "swap_node"}
+)
+"""What only ranks that call the hook can take part in."""
+
+
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job as it stands."""
 
@@ -42,6 +48,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """Where ranks run that are no longer on the node they were submitted to."""
     spares: tuple[str, ...]
     """Nodes that may join, best first."""
+    unattached: bool = False
+    """None of its ranks has ever called the hook: whoever goes on is started anew."""
 
     def node_of(self, rank: int) -> str:
         """The node that a rank runs on."""
@@ -178,6 +186,8 @@ def _ends_it(rung: Action) -> bool:
 
 def _try(rung: Action, fault: Fault, job: JobView, policy: Policy) -> Choice | str:
     """The rung applied to the job, or why it must not be."""
+    if job.unattached and rung in _REGROUPS_THE_LIVING:
+        return "no rank has called the hook (nemesis.attach), so none can regroup"
     if rung in _RUNGS:
         world_min = max(job.submitted.world_min, policy.world_min)
         return _RUNGS[rung](fault, job, world_min)

@@ -13,6 +13,7 @@ from nemesis.processors.healer.ladder import JobView
 from nemesis.processors.healer.replicas import world_of
 from nemesis.schemas.codes import Action, FaultClass, Signature
 from nemesis.schemas.decided import Mode
+from nemesis.schemas.done import Attempt, AttemptCompleted, AttemptFailed
 from nemesis.schemas.errors import BadNameError
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import FaultAttributed
@@ -139,12 +140,26 @@ class JobState(msgspec.Struct, array_like=True):
     """Ranks gave up their group by themselves, and were not answered."""
     ready: tuple[int, ...] = ()
     """Ranks that are no members and have a process that waits to be one."""
+    unattached: bool = False
+    """None of its ranks has ever called the hook, as the attempt on what is open now saw."""
 
     @property
     def is_open(self) -> bool:
         """Whether something may follow without news of it."""
         known = self.exited or self.silent or self.verdicts or self.broken or self.ready
         return self.phase != "running" or bool(known)
+
+    def take_losses(self, attempt: Attempt) -> frozenset[int]:
+        """Members that an attempt saw to have ended, to be stopped, or on a silent node."""
+        members = ranks_of(self.members)
+        lost, silent = members & ranks_of(attempt.lost), members & ranks_of(attempt.silent)
+        if isinstance(attempt, AttemptCompleted):
+            lost |= members & ranks_of(attempt.stopped)
+        if isinstance(attempt, AttemptCompleted | AttemptFailed):
+            self.unattached = bool(attempt.unattached)
+        self.exited = tuple(sorted({*self.exited, *lost}))
+        self.silent = tuple(sorted({*self.silent, *silent}))
+        return lost | silent
 
     def view(self, spares: tuple[str, ...] = ()) -> JobView:
         """The job as the ladder sees it, with the spares that it may use."""
@@ -157,6 +172,7 @@ class JobState(msgspec.Struct, array_like=True):
                 for rank in ranks_of(placement.ranks)
             },
             spares=spares,
+            unattached=self.unattached,
         )
 
 

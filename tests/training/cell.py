@@ -168,6 +168,7 @@ async def training_cell(
     environment: dict[str, str],
     without: Sequence[str] = (),
     comes_back: bool = False,
+    command: tuple[str, ...] = (),
 ) -> AsyncIterator[TrainingCell]:
     """Everything up and the ranks on their way; at the end nothing of it is left."""
     names = [f"n{at:03d}" for at in range(nodes)]
@@ -184,7 +185,7 @@ async def training_cell(
                 job=JOB,
                 ranks=tuple(range(at * ranks_per_node, (at + 1) * ranks_per_node)),
                 world=nodes * ranks_per_node,
-                command=(python, "-m", "tests.training.loop"),
+                command=command or (python, "-m", "tests.training.loop"),
                 environment={
                     "OUT": str(folder),
                     "PYTHONPATH": os.pathsep.join(["src", "."]),

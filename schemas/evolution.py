@@ -12,9 +12,19 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from nemesis.schemas import decided, done, envelope, inferred, kept, observed, operated, plans
+from nemesis.schemas import (
+    advised,
+    decided,
+    done,
+    envelope,
+    inferred,
+    kept,
+    observed,
+    operated,
+    plans,
+)
 
-MODULES = (decided, done, envelope, inferred, kept, observed, operated, plans)
+MODULES = (advised, decided, done, envelope, inferred, kept, observed, operated, plans)
 """Where everything that lies in the log or goes over the plan channel is defined."""
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from nemesis.schemas import decided, done, inferred, kept, observed, operated, watched
+from nemesis.schemas import advised, decided, done, inferred, kept, observed, operated, watched
 from nemesis.schemas.envelope import TYPE_PREFIX
 
 Certainty = Literal["observed", "inferred", "decided", "done", "operated", "kept"]
@@ -168,6 +168,7 @@ EVENTS: Final[Mapping[str, FactKind]] = {
             kept.FactSkipped,
             kept.LogShortened,
         ),
+        *_event("inferred", "actor:advisor", advised.AdviceGiven),
         *_event("kept", "keeper", kept.LogMeasured),
         *_event("kept", "archivist", kept.IncidentArchived),
     )

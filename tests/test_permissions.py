@@ -222,6 +222,7 @@ def test_nobody_may_do_more_or_less_than_the_table_says(tmp_path: Path) -> None:
 
 
 OWNERS = {
+    "actor:advisor": "advice_given",
     "actor:job": "attempt_completed attempt_failed attempt_outcome_unknown attempt_started"
     " membership_reported",
     "archivist": "incident_archived",

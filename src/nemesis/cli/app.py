@@ -4,6 +4,7 @@ import typer
 
 from nemesis.cli.act import act
 from nemesis.cli.activate import activate
+from nemesis.cli.advise import advise
 from nemesis.cli.agent import agent
 from nemesis.cli.approve import approve, veto
 from nemesis.cli.breaker import breaker
@@ -68,6 +69,7 @@ def _root(
 
 app.add_typer(act, name="act")
 app.command()(activate)
+app.command()(advise)
 app.command()(agent)
 app.command()(approve)
 app.add_typer(breaker, name="breaker")

@@ -1,0 +1,1 @@
+"""A language model that may propose and explain, and decides nothing."""

@@ -1,0 +1,1 @@
+"""What the rules say of what an advisor proposes."""

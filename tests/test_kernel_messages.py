@@ -69,7 +69,6 @@ def test_published_lines_give_the_code_and_device_that_their_authors_read(shared
         "mlx5_core 0000:63:00.1: Port module event: module 1, Cable unplugged",
         "mlx5_core 0000:d2:00.0: mlx5_cmd_out_err:838:(pid 1): ACCESS_REG(0x805) failed",
         "NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 3 timed out",
-        "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_Ha#0_Chan#0_DIMM#0 (channel:0 slot:0)",
         "EDAC MC0: Giving out device to module amd64_edac",
         "usb 1-1: new high-speed USB device",
         "bnxt_en 0000:43:00.0 ens3f0np0: Firmware non-fatal reset event, data1: 0x1, data2: 0x2",

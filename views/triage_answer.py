@@ -129,6 +129,7 @@ def newest_verdicts(conclusions: Sequence[object]) -> list[FaultAttributed]:
             and not (broken_ns and min(broken_ns) <= each.at_ns and _is_fallout(each))
         ),
         key=lambda each: (
+            each.signature != "transient",  # what was set right stopped no job
             _WEIGHT[each.verdict],
             each.fault_class != "app.program",
             each.confidence_ppm,

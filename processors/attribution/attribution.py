@@ -240,20 +240,20 @@ class Attribution:
         state.step_states.take(stacked(facts, step_block), state.inventory)
 
     def _on_kernel(self, fact: Fact) -> Sequence[Conclusion]:
-        message = parse(fact.data.text) or sign_in(fact.data.text, fact.data.priority)
+        state, node, text = self._state, fact.key, fact.data.text
+        message = parse(text) or sign_in(text, fact.data.priority)
+        message = message and state.repeats.counted(node, message, fact.at_ns)
         if message is None:
             return ()
-        state, node = self._state, fact.key
         if message.kind in LINK_KINDS and message.device:
-            up = message.kind == "link_up"
-            state.links.take_line(fact, message.device, state.inventory, up=up)
+            state.links.take_line(fact, message, state.inventory)
         if message.kind == "gpu_lost" and not message.device:
             message = replace(message, device=state.surroundings.last_named_gpu(node))
         role = role_of(message)
         level = role.level if role else 0
         if concerns_nobody(message, level, node, state.inventory):
             return ()
-        clue = Clue(node, Proof(fact.id, fact.seq, "", fact.data.text), message, level, fact.at_ns)
+        clue = Clue(node, Proof(fact.id, fact.seq, "", text), message, level, fact.at_ns)
         alone = state.incidents.on_node(node, fact.log_time_ns) is None
         if role is None and alone and message.kind not in LINK_KINDS:
             state.surroundings.keep(clue, fact.log_time_ns)

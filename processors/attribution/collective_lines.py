@@ -28,6 +28,7 @@ _COMMUNICATOR: Final = re.compile(
     r"(?:Communicator |#\d+-\d+ \()([0-9a-f]{8,})\)?:? *(?:.*\b(MISMATCH)\b)?"
 )
 _LAUNCHED: Final = re.compile(r"Rank (\d+) has launched up to operation (\d+)")
+_LAUNCHED_TOGETHER: Final = re.compile(r"(\d+) ranks? ha(?:s|ve) launched up to operation (\d+)")
 _MISSING: Final = re.compile(
     r"\bmissing ranks?:? \{([\d, ]+)\}|[Rr]anks? \[?([\d, ]+?)\]? (?:is|are) the lagging rank"
     r"|\[([\d, ]+)\] finished collective #\d+, but didn't join collective #"
@@ -80,6 +81,8 @@ def launched(text: str) -> LogMessage | None:
     """How far ranks came, and who is missing, as analysers and RAS tell."""
     if match := _LAUNCHED.search(text):
         return LogMessage("launched", rank_of(match[1]), small(match[2]))
+    if match := _LAUNCHED_TOGETHER.search(text):
+        return LogMessage("launched", seq=small(match[2]), number=int(match[1][:9]))
     if match := _COMMUNICATOR.match(text):
         return LogMessage("communicator", device=match[1], what=match[2] or "")
     if match := _NEVER.search(text):

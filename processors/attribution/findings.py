@@ -81,6 +81,7 @@ RANK_LATE: Final = 25
 PORTS_TROUBLED: Final = 24
 PATH_SLOW: Final = 22
 UNEXPLAINED: Final = 10
+MEMORY_FADES: Final = 9
 LINK_DOWN: Final = 8
 NOT_UNDERSTOOD: Final = 5
 

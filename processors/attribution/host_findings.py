@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import (
     LINK_DOWN,
+    MEMORY_FADES,
     NOT_UNDERSTOOD,
     PORTS_TROUBLED,
     Finding,
@@ -21,14 +22,27 @@ _NO_LABELS: Final = frozenset({"", "any", "unknown"})  # drivers/edac/edac_mc.c
 
 
 def dimm(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:
-    """An uncorrectable error of the host's memory."""
+    """An uncorrectable error of the host's memory, or many that were corrected."""
     labels = {each.clue.message.label for each in roots} - _NO_LABELS
     modules = tuple(sorted(f"dimm/{node}/{label}" for label in labels))
+    if roots[0].role.level == MEMORY_FADES:
+        return _fading(node, roots, modules)
     if not modules:
         reason = f"a memory module of {node} had an uncorrectable error; the board names none"
         return class_only(roots, reason, 900_000, (wanted.BOARD_LOG,))
     reason = f"{' and '.join(modules[:PARTS_MAX])} had an uncorrectable error"
     return attributed(roots, modules, reason, 950_000)
+
+
+def _fading(node: str, roots: Sequence[Rooted], modules: tuple[str, ...]) -> Finding:
+    """A module whose errors are corrected often: it works, costs time, and will fail."""
+    signature = roots[0].role.signature
+    if len(modules) != 1:
+        reason = f"memory modules of {node} had many errors, all of them corrected"
+        return replace(class_only(roots, reason, 600_000, (wanted.BOARD_LOG,)), signature=signature)
+    times = max(each.clue.message.code for each in roots)
+    reason = f"{times} errors or more of {modules[0]} were corrected"
+    return replace(attributed(roots, modules, reason, 600_000), signature=signature)
 
 
 def version(node: str, roots: Sequence[Rooted], _: Inventory) -> Finding:

@@ -48,6 +48,8 @@ _RELOADED: Final = re.compile(
     r"\AReloading(?:\.(?:\.\.)?\s*\Z| requested from client PID| finished in)"
     r"|\bsystemctl (?:\S+ )?daemon-reload\b"
 )
+# rccl/src/init.cc
+_BOOT_OPTION: Final = re.compile(r"Missing \"([\w.=]{1,40})\" from kernel command line")
 # nccl/src/init.cc: a rank that compares what all tell of themselves; it is seldom the odd one
 _RELEASE_MISMATCH: Final = "Mismatched NCCL version detected"
 _NODE_FAILED: Final = re.compile(
@@ -58,6 +60,7 @@ _TIME_OVER: Final = re.compile(r"DUE TO TIME LIMIT|DeadlineExceeded")
 _DIED: Final = re.compile(
     r"exitcode\s*: (-\d+) +\(pid: \d+\)|[Ss]ignal (\d+) \((?:SIG\w+)\) received by PID"
     r"|local_rank: \d+\) exitcode: (-\d+)|task (\d+): (Segmentation fault|Bus error|Killed)"
+    r"|Exit Code:\s+(1[2-9]\d)\b"  # kubectl describe pod: 128 and the signal
 )
 _KILLED: Final = re.compile(
     r"\bOOMKilled\b|oom[-_ ]kill|OUT_OF_MEMORY|Out Of Memory", re.IGNORECASE
@@ -97,6 +100,8 @@ def versions(text: str) -> LogMessage | None:
         driver = match[1] or match[3] or match["old"] or match["pair"]
         what = "nvidia-driver" if driver else "nvidia-fabricmanager" if match[2] else "nccl"
         return LogMessage("versions_differ", what=what)
+    if match := _BOOT_OPTION.search(text):
+        return LogMessage("boot_option", what=match[1])
     if _RELEASE_MISMATCH in text:
         return LogMessage("release_mismatch", what="nccl")
     return None
@@ -116,7 +121,7 @@ def scheduler(text: str) -> LogMessage | None:
     if _TIME_OVER.search(text):
         return LogMessage("time_over")
     if match := _DIED.search(text):
-        code = match[1] or match[3]
+        code = match[1] or match[3] or (match[6] and str(128 - int(match[6])))
         signals = {"Segmentation fault": 11, "Bus error": 7, "Killed": 9}
         signal = -int(code) if code else int(match[2]) if match[2] else signals[match[5]]
         return LogMessage("died", rank_of(match[4]), number=signal)

@@ -14,6 +14,7 @@ from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import (
     CONFIGURED,
     SERVICE_DOWN,
+    UNEXPLAINED,
     VERSION_DIFFERS,
     Finding,
 )
@@ -34,6 +35,7 @@ def judge_host_settings(told: Told) -> list[Finding]:
         *(_limited(told, limit) for limit in LIMITS),
         _access_control(told),
         _no_peer_access(told),
+        _boot_option(told),
         _one_network_twice(told),
         _plugins(told),
     ]
@@ -89,6 +91,28 @@ def _fabric_manager(told: Told) -> Finding | None:
         level=SERVICE_DOWN,
         proofs=proofs_of(symptoms),
         missing=("the service: systemctl status nvidia-fabricmanager", wanted.FABRIC_MANAGER_LOG),
+    )
+
+
+def _boot_option(told: Told) -> Finding | None:
+    """An option of the kernel that a library asks for, where its job hung or failed."""
+    asked = told.of("boot_option")
+    failed = told.of("timeout", "follower", "cuda_error", "severe")
+    if not asked or not failed:
+        return None
+    return Finding(
+        verdict="class-only",
+        fault_class="host.config",
+        reason=f"the kernel of {shown(sorted({e.node for e in asked}))} was started without"
+        f" {shown(sorted({e.message.what for e in asked}))}, without which jobs may hang",
+        confidence_ppm=500_000,
+        level=UNEXPLAINED + 2,
+        proofs=proofs_of(
+            [(each, "an option that the library asks for is missing") for each in asked]
+            + [(each, "and something failed") for each in failed[:2]]
+        ),
+        jobs=(told.job,),
+        missing=("what it was started with: cat /proc/cmdline on every host",),
     )
 
 

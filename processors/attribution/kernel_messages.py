@@ -29,6 +29,7 @@ Kind = Literal[
     "aer",
     "aer_unrecovered",
     "dimm_uncorrectable",
+    "dimm_corrected",
     "oom_kill",
     "nic_fatal",
     "module_error",
@@ -46,7 +47,7 @@ class KernelMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     kind: Kind
     code: int = -1
-    """Xid or SXid number."""
+    """Xid or SXid number, or how often."""
     device: str = ""
     """PCI address in canonical form."""
     driver: str = ""
@@ -112,7 +113,7 @@ _AER_RECEIVED: Final = re.compile(
 _AER_UNRECOVERED: Final = re.compile(
     rf"(\S+) ({_PCI}): (?:AER: can't recover|device has no AER-aware driver)"
 )
-_DIMM: Final = re.compile(r"EDAC \S+?: \d+ UE\b.*? on (\S+)")
+_DIMM: Final = re.compile(r"EDAC \S+?: (\d+) (UE|CE)\b.*? on (\S+)")
 _OOM: Final = re.compile(r"(?:Out of memory|out of memory): Kill(?:ed)? process (\d+) \(([^)]*)\)")
 _MLX5: Final = re.compile(rf"mlx5_core ({_PCI}):? (.*)", re.DOTALL)
 # the syndromes of mlx5/core/health.c but 0x10, which is a warning of high temperature
@@ -183,7 +184,9 @@ def parse(text: str) -> KernelMessage | None:
 def _of_host(text: str) -> KernelMessage | None:
     if "EDAC" in text:
         match = _DIMM.search(text)
-        return match and KernelMessage(kind="dimm_uncorrectable", label=match[1])
+        if match and match[2] == "CE":
+            return KernelMessage(kind="dimm_corrected", code=int(match[1][:9]), label=match[3])
+        return match and KernelMessage(kind="dimm_uncorrectable", label=match[3])
     if "Kill" in text:
         match = _OOM.search(text)
         return match and KernelMessage(kind="oom_kill", pid=int(match[1][:18]), process=match[2])

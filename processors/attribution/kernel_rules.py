@@ -14,6 +14,7 @@ from nemesis.processors.attribution.findings import (
     LINK_DOWN,
     LINK_LOST,
     MEMORY_CONTAINED,
+    MEMORY_FADES,
     MEMORY_LOST,
     NIC_FATAL,
     NOT_UNDERSTOOD,
@@ -79,6 +80,12 @@ _BY_KIND: Final[Mapping[Kind, Role]] = {
     "server_silent": Role("storage", STORAGE_SILENT, "this file server does not answer"),
     "dimm_uncorrectable": Role(
         "host.memory", HOST_MEMORY, "uncorrectable error of this memory module"
+    ),
+    "dimm_corrected": Role(
+        "host.memory",
+        MEMORY_FADES,
+        "errors of this memory module are corrected again and again",
+        "transient",
     ),
     "nic_fatal": Role("nic", NIC_FATAL, "the adapter's firmware failed or does not answer"),
     # modules are called hot or bad while a healthy host boots: it takes the loss of the link

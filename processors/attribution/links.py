@@ -16,6 +16,7 @@ import msgspec
 
 from nemesis.processors.attribution.findings import Proof
 from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.kernel_messages import KernelMessage
 from nemesis.processors.attribution.sample_batch import Block, Stack, changed_in, kept
 from nemesis.schemas.channels import ABSENT, NIC_CHANNELS
 from nemesis.schemas.facts import Fact
@@ -188,12 +189,14 @@ class Links(msgspec.Struct):
         self._polled(switch, fact.log_time_ns)
         self.ports[switch] = {name: each for name, each in seen.items() if each != _PORT_USUAL}
 
-    def take_line(self, fact: Fact, pci: str, inventory: Inventory, *, up: bool) -> None:
+    def take_line(self, fact: Fact, message: KernelMessage, inventory: Inventory) -> None:
         """A node's kernel says that a link is down, or up again.
 
         Its counters are not touched: both tell of the same times.
         """
-        place = next((nic for nic in inventory.nics.get(fact.key, ()) if nic.pci == pci), None)
+        nics = inventory.nics.get(fact.key, ())
+        place = next((nic for nic in nics if nic.pci == message.device), None)
+        up = message.kind == "link_up" or message.code > 0  # one that is counted is up again
         if place is None or fact.late:
             return
         name = f"nic/{fact.key}/{place.name}"

@@ -45,6 +45,7 @@ LogKind = Literal[
     "devices_withdrawn",
     "units_reloaded",
     "release_mismatch",
+    "boot_option",
     "node_failed",
     "time_over",
     "died",

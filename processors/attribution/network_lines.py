@@ -38,7 +38,10 @@ UNSAID: Final = "unsaid"
 """In place of what a registration was refused for."""
 _P2P_DISABLED: Final = "P2P is disabled between"  # nccl/src/graph/paths.cc
 _PEER_CLOSED: Final = re.compile(r"Connection closed by remote peer ([\w.-]+)")
-_NO_INTERFACE: Final = re.compile(r"no socket interface found|No interface found", re.IGNORECASE)
+# src/misc/socket.cc: an address that no interface was found for has no family
+_NO_INTERFACE: Final = re.compile(
+    r"no socket interface found|No interface found|is neither AF_INET\b", re.IGNORECASE
+)
 _CONNECT_FAILED: Final = re.compile(
     r"[Cc]onnect(?:ion)? to (\S+?)(?:<\d+>)? (?:failed|returned)[ :]*"
     r"(Connection refused|No route to host|Connection timed out|Network is unreachable|\w[\w ]*)"

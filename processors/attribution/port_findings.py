@@ -42,8 +42,6 @@ _BROKEN: Final = frozenset(
         "rx_symbol_err_phy",
         "rx_pcs_symbol_err_phy",
         "module_bus_stuck",
-        "roce_adp_retrans_to",
-        "req_transport_retries_exceeded",
         "sai_port_stat_if_in_errors",
         "in_errors",  # OpenConfig, openconfig-interfaces and openconfig-if-ethernet
         "in_fcs_errors",
@@ -51,6 +49,18 @@ _BROKEN: Final = frozenset(
         "carrier_transitions",
         "link_down_counter",  # ibdiagnet2.pm
         "sai_port_stat_if_in_fec_not_correctable_frames",
+    }
+)
+# mlx5 hw_counters, rdma-core's EFA: whoever sent gave up or asked again, and where it was lost is
+# not said. `out_of_sequence` and `packet_seq_err` also rise where a fabric routes adaptively.
+_GIVEN_UP: Final = frozenset(
+    {
+        "req_transport_retries_exceeded",
+        "local_ack_timeout_err",
+        "roce_adp_retrans_to",
+        "rnr_nak_retry_err",
+        "retrans_timeout_events",
+        "unresponsive_remote_events",
     }
 )
 _DOWN: Final = re.compile(r"\bDOWN\b|\bDown\b|PORT_DOWN|Polling|Disabled")
@@ -82,12 +92,16 @@ def judge_ports(told: Told) -> list[Finding]:
     ]
     known = [each for each in found if each is not None]
     if not known:
-        known = [e for e in (_completions(told), _lifetime(told)) if e is not None]
+        known = [e for e in (_lost(told), _completions(told), _lifetime(told)) if e is not None]
     return known
 
 
 def _is_of_port(counted: Counted) -> bool:
     return counted.component.startswith(("nic/", "port/")) and counted.name in _BROKEN
+
+
+def _is_of_way(counted: Counted) -> bool:
+    return counted.component.startswith("nic/") and counted.name in _GIVEN_UP
 
 
 def _risen(told: Told) -> Finding | None:
@@ -104,6 +118,24 @@ def _risen(told: Told) -> Finding | None:
         culprits=names,
         proofs=proofs_of((e, f"rose by {e.last - e.first} between two readings") for e in risen),
         missing=(wanted.TRANSCEIVERS,),
+    )
+
+
+def _lost(told: Told) -> Finding | None:
+    """Operations that senders gave up between two readings: a way has two ends and a middle."""
+    risen = [each for each in told.counters if _is_of_way(each) and each.last > each.first]
+    if not risen:
+        return None
+    return Finding(
+        verdict="class-only",
+        fault_class="network.fabric",
+        reason=f"{shown(sorted({e.component for e in risen}))} sent what nobody acknowledged:"
+        " where it was lost is not said",
+        confidence_ppm=550_000,
+        level=PORTS_TROUBLED - 1,
+        proofs=proofs_of((e, f"rose by {e.last - e.first} between two readings") for e in risen),
+        jobs=(told.job,),
+        missing=(wanted.SWITCH_COUNTERS, wanted.BOTH_ENDS),
     )
 
 
@@ -347,7 +379,7 @@ def _completions(told: Told) -> Finding | None:
 def _lifetime(told: Told) -> Finding | None:
     """Counters that differ from those of the same host's other ports, read once."""
     odd: list[Counted] = []
-    counted = [each for each in told.counters if _is_of_port(each) and each.readings == 1]
+    counted = [e for e in told.counters if e.readings == 1 and (_is_of_port(e) or _is_of_way(e))]
     for key in sorted({(each.node, each.name) for each in counted}):
         same = [each for each in counted if (each.node, each.name) == key]
         usual = median_low(each.last for each in same)

@@ -2,16 +2,18 @@
 
 Why: Slurm compares what a node reports with what it should have, and says so in one line. How: a
 node that reports some of its GPUs has lost the rest, and which ones is not said; one that reports
-none may be set up wrongly. A node that was drained or is down for another reason is cited, because
-the reason is a person's or a script's. A job's state says what ended it where that was the
-scheduler's doing (memory, time, a node that went away), else only that it failed. Of a node's
-conditions pressure says what it is short of; others are cited.
+none may be set up wrongly. Of too little memory by a hair the configuration is to blame. Words of
+health checks tell what kind of part it is about, and no more. A node that was drained or is down
+for another reason is cited, because the reason is a person's or a script's. A job's state says what
+ended it where that was the scheduler's doing (memory, time, a node that went away), else only that
+it failed. Of a node's conditions pressure says what it is short of; others are cited.
 
 SchedMD/slurm src/slurmctld/node_mgr.c, slurm.schedmd.com/job_state_codes.html;
 kubernetes.io/docs/reference/node/node-status; kubernetes/node-problem-detector config.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from nemesis.processors.attribution import wanted
@@ -28,6 +30,25 @@ from nemesis.processors.attribution.reports import Set, Told
 from nemesis.schemas.codes import FaultClass
 
 _FEWER_GPUS: Final = re.compile(r"gres/gpu count reported lower than configured \((\d+) < (\d+)\)")
+_TOO_LITTLE: Final = re.compile(
+    r"\blow (?:real_?memory|tmp_?(?:disk|fs)|cpu|socket|core)\w*"
+    r"(?:.*\((\d{1,12}) ?< ?(\d{1,12})\))?",
+    re.IGNORECASE,
+)
+HAIR_SHARE: Final = 20  # firmware and kernels keep that much to themselves; a lost module is more
+_CHECKS: Final[Mapping[FaultClass, re.Pattern[str]]] = {
+    "gpu.off_bus": re.compile(
+        r"(?i)\bxid:? ?79\b|fallen off|gpu.{0,24}\b(?:lost|missing|not found)"
+    ),
+    "gpu.memory": re.compile(r"(?i)\becc\b|row.?remap|retired page|\bxid:? ?(?:48|63|64|94|95)\b"),
+    "nvlink": re.compile(r"(?i)nv-?link|nv-?switch|\bxid:? ?74\b"),
+    "network.link": re.compile(r"(?i)infiniband|\bib\b|\bhca\b|\bmlx\d|ib_?link"),
+    "storage": re.compile(
+        r"(?i)\bmount|lustre|\bnfs|gpfs|beegfs|file ?system|\bfs\b|disk|check_fs"
+    ),
+    "host.memory": re.compile(r"(?i)\bdimm|memory error|\bedac\b"),
+}
+"""What health checks (NHC and sites' own) write as a reason, and what kind of part it is about."""
 _ONE_NODE: Final = re.compile(r"on ([A-Za-z][\w.-]{0,62})(?::|\Z)")
 _STATES: Final[dict[str, tuple[FaultClass, int, int, str]]] = {
     "OUT_OF_MEMORY": ("host.oom", 700_000, OUT_OF_MEMORY, "the memory that it was given is spent"),
@@ -55,7 +76,31 @@ def _nodes(told: Told) -> list[Finding]:
     if some:
         return [_lost(told, some)]
     other = [e for e in reasons if "not responding" not in e.value.lower()]
+    kind = _kind_of(other[0].value) if other else None
+    if kind is not None and all(_kind_of(each.value) == kind for each in other):
+        return [_of_kind(told, other, kind)]
     return [_taken_out(told, other)] if other else []
+
+
+def _kind_of(reason: str) -> FaultClass | None:
+    if match := _TOO_LITTLE.search(reason):
+        has, wants = int(match[1] or 0), int(match[2] or 0)
+        return "host.memory" if has and wants - has > wants // HAIR_SHARE else "host.config"
+    return next((kind for kind, words in _CHECKS.items() if words.search(reason)), None)
+
+
+def _of_kind(told: Told, reasons: list[Set], fault_class: FaultClass) -> Finding:
+    nodes = shown(sorted({each.component for each in reasons}))
+    return Finding(
+        verdict="class-only",
+        fault_class=fault_class,
+        reason=f"{nodes} was taken out of service: {reasons[0].value[:120]}",
+        confidence_ppm=450_000,
+        level=UNEXPLAINED + 1,
+        proofs=proofs(reasons, "the reason that was given to the scheduler"),
+        jobs=(told.job,),
+        missing=(wanted.KERNEL_LOG, wanted.NODE_GPUS),
+    )
 
 
 def _lost(told: Told, reasons: list[Set]) -> Finding:

@@ -29,7 +29,7 @@ _LEVEL: Final = re.compile(
 _MILD: Final = frozenset({"mild", "key_mild", "letter_mild", "dash_mild"})
 _FORM: Final = re.compile(
     r"^\s*(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failure|Fault|Interrupt)(?::|\Z)"
-    r"|\bTraceback \(most recent call last\)"
+    r"|\bTraceback \(most recent call last\)|\bLast error: \S"
     r"|\b(?:[Ee]xit(?:ed)?(?: with)?(?: ?-?(?:code|status))?|exitcode|return(?:ed)?[ _-]?code|rc"
     r"|returned non-zero exit status)[ :=]+(?:\w+ )?-?[1-9]\d{0,5}\b"
     r"|(?:^|[\s,;:=(\[])-?(?i:nan|inf)(?=[\s,;)\]]|\Z)"
@@ -72,7 +72,8 @@ _WORD: Final = re.compile(rf"\b(?:{'|'.join(_WORDS)})(?!\w)", re.IGNORECASE)
 # a report's row is as bad as its value; a heading of one, and a remark, say nothing
 _ROW: Final = re.compile(r"\s*(?=\S)[\w .()/#-]{1,48}?\s+: (?P<value>.*)\Z")
 _HEADING: Final = re.compile(
-    r"\s*(?:#|//|\* )|\s+[A-Z0-9][\w()-]*(?:\s[A-Z0-9][\w()-]*){0,5}\s?:?\Z"
+    r"\s*(?:Errors|Warnings|Failures|Faults):?\Z|\s*(?:[A-Z#][\w#/()-]*\s{2,}){3,}[A-Z][\w()]*\Z"
+    r"|\s*(?:#|//|\* )|\s+[A-Z0-9][\w()-]*(?:\s[A-Z0-9][\w()-]*){0,5}\s?:?\Z"
 )
 _STEMS: Final = (
     *(

@@ -20,6 +20,7 @@ from nemesis.processors.attribution.open_incidents import Incidents
 from nemesis.processors.attribution.pauses import Pauses
 from nemesis.processors.attribution.recorders import Recorders
 from nemesis.processors.attribution.recoveries import Recoveries
+from nemesis.processors.attribution.repeats import Repeats
 from nemesis.processors.attribution.reports import Reports
 from nemesis.processors.attribution.resends import Resends
 from nemesis.processors.attribution.silences import Hearing
@@ -56,6 +57,7 @@ class State(msgspec.Struct):
     slowness: Slowness = msgspec.field(default_factory=Slowness)
     supports: list[tuple[int, str, Support]] = []
     """(log time, node, counter that went up) of the last seconds, where no incident is open."""
+    repeats: Repeats = msgspec.field(default_factory=Repeats)
     reports: Reports = msgspec.field(default_factory=Reports)
     hold_back: HoldBack = msgspec.field(default_factory=HoldBack)
     surroundings: Surroundings = msgspec.field(default_factory=Surroundings)

@@ -128,6 +128,9 @@ def _behind(told: Told) -> list[Finding | None]:
 
 def _least(told: Told, positions: dict[int, Said]) -> Finding | None:
     known = {rank: e for rank, e in positions.items() if e.message.seq >= 0 and rank >= 0}
+    crowds = [e for e in told.of("launched") if e.message.rank < 0]
+    if crowds:
+        return _least_of_crowds(told, known, crowds)
     if len(known) < 2:
         return None
     least = min(each.message.seq for each in known.values())
@@ -147,6 +150,33 @@ def _least(told: Told, positions: dict[int, Said]) -> Finding | None:
             for rank, each in sorted(known.items())
             if rank not in behind
         ],
+    )
+
+
+def _least_of_crowds(told: Told, known: dict[int, Said], crowds: list[Said]) -> Finding | None:
+    """RAS counts the ranks that came equally far, and names those of a small crowd."""
+    least = min(each.message.seq for each in crowds)
+    behind = sorted(rank for rank, each in known.items() if each.message.seq == least)
+    of_least = sum(each.message.number for each in crowds if each.message.seq == least)
+    total = sum(each.message.number for each in crowds)
+    few = 0 < len(behind) == of_least and len(behind) * FEW_SHARE <= total
+    if few and all(each.message.seq > least for each in crowds if each.message.number > of_least):
+        return _stalled(
+            told.job,
+            behind,
+            [(known[rank], f"rank {rank} enqueued {least} operations at most") for rank in behind]
+            + [(each, f"{each.message.number} ranks came as far") for each in crowds],
+        )
+    return Finding(
+        verdict="insufficient",
+        fault_class="unknown",
+        reason=f"ranks of {told.job} launched different numbers of operations, and most are behind:"
+        " who keeps them is not said",
+        confidence_ppm=0,
+        level=UNEXPLAINED,
+        proofs=proofs(crowds, "how far a crowd of ranks came"),
+        jobs=(told.job,),
+        missing=(wanted.ALL_DUMPS, wanted.PYTHON_STACK),
     )
 
 

@@ -24,6 +24,7 @@ from nemesis.producers.readers.host.units import Units
 from nemesis.producers.readers.jobs.environment import Environment
 from nemesis.producers.readers.jobs.program_log import ProgramLog, nccl_host
 from nemesis.producers.readers.jobs.progress import Progress
+from nemesis.producers.readers.jobs.ras_report import RasReport
 from nemesis.producers.readers.jobs.scheduler_jobs import SchedulerJobs
 from nemesis.producers.readers.jobs.scheduler_nodes import SchedulerNodes
 from nemesis.producers.readers.jobs.scheduler_tables import SchedulerTables
@@ -34,6 +35,7 @@ from nemesis.producers.readers.nic.gids import Gids
 from nemesis.producers.readers.nic.ibdiagnet import Ibdiagnet
 from nemesis.producers.readers.nic.interfaces import Interfaces
 from nemesis.producers.readers.nic.port_counters import PortCounters
+from nemesis.producers.readers.nic.switch_tables import SwitchTables
 from nemesis.producers.readers.notes import Note, Reader, text_line
 from nemesis.producers.readers.tables.bandwidth import Bandwidth
 from nemesis.producers.readers.tables.pair_matrix import PairMatrix
@@ -75,10 +77,12 @@ READERS: Final[tuple[Callable[[], Reader], ...]] = (
     DevlinkHealth,
     Ibdiagnet,
     PortCounters,
+    SwitchTables,
     Stacks,
     SchedulerJobs,
     SchedulerNodes,
     SchedulerTables,
+    RasReport,
     Bandwidth,
     PairMatrix,
     StepTimes,

@@ -85,6 +85,8 @@ def _differing(files: Sequence[str]) -> Mapping[str, str]:
     rows = [_WORDS.split(file) for file in files]
     columns = list(zip(*rows, strict=True))
     places = [at for at, column in enumerate(columns) if len(set(column)) > 1]
+    if len(places) > 1:  # `before/n1.txt`, `after/n1.txt`: two readings of each
+        places = [at for at in places if not all(MOMENT.match(word) for word in columns[at])]
     if len(places) > 1:  # ranks and pids differ, too: `n1/rank_0.err`, `n2/rank_8.err`
         places = [at for at in places if not all(word.isdecimal() for word in columns[at])]
     if len(files) < 2 or len(places) != 1:

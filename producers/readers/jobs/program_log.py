@@ -73,7 +73,7 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
             r"slurm(?:d|ctld|stepd)\b|JobState=|OOMKilled|OUT_OF_MEMORY|NODE_FAIL|CANCELLED|PREEMPTED"
             r"|WTERMSIG [1-9]|STEPD TERMINATED|[Nn]ode failure on|not responding|DeadlineExceeded"
             r"|DUE TO TIME LIMIT|\bEvicted\b|low on resource|FailedScheduling|BackOff"
-            r"|NodeNotReady|Preempt"
+            r"|NodeNotReady|Preempt|Exit Code:\s+[1-9]"
         ),
     ),
     (
@@ -138,10 +138,14 @@ class ProgramLog:
         self._seen: dict[tuple[str, int, str], None] = {}
         self._unknown_left = unknown_max
         self._bar: TextLine | None = None
+        self._error_follows = False
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A line of a kind that may matter."""
-        source = _source(line.text)
+        if self._error_follows:  # ncclGetLastError, which prints its own line
+            line.text = f"Last error: {line.text.strip()}"
+        self._error_follows = line.text.rstrip().endswith("Last error:")
+        source = "nccl" if line.text.startswith("Last error: ") else _source(line.text)
         if source is None and _BAR.search(line.text):
             self.known, self._bar = True, line
             return ()

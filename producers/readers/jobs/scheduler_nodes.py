@@ -1,4 +1,8 @@
-"""`scontrol show node` and `sinfo -R`: the state of nodes, and why somebody took them out."""
+"""`scontrol show node`, `sinfo -R` and slurmctld: the state of nodes, and why they were taken out.
+
+slurmctld says itself what a node has too little of (SchedMD/slurm src/slurmctld/node_mgr.c); a list
+of reasons cuts them at its column's width, and names several nodes as `n[01-03]`.
+"""
 
 import re
 from collections.abc import Iterable
@@ -6,13 +10,22 @@ from typing import Final
 
 from nemesis.producers.readers.notes import Note, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
+from nemesis.schemas.node_ranges import count_nodes, parse_nodes
 from nemesis.schemas.observed import SettingRead
 
 _NODE: Final = re.compile(r"\s*NodeName=([\w.-]+)\b")
 _STATE: Final = re.compile(r"\bState=([A-Z_+*~#!%$@^-]+)")
 _REASON: Final = re.compile(r"\bReason=(.+?)(?: \[\w+@[^\]]*\])?\s*\Z")
-_SINFO_HEAD: Final = re.compile(r"REASON\s+USER\s+TIMESTAMP\s+NODELIST")
-_SINFO_ROW: Final = re.compile(r"(\S.*?)\s{2,}\S+\s+\d{4}-\d\d-\d\dT\S+\s+([\w.-]+)\s*\Z")
+_SINFO_HEAD: Final = re.compile(r"REASON\s.*\bNODELIST\s*\Z")
+_SINFO_ROW: Final = re.compile(
+    r"(\S.*?)(?:\s+\S+\s+(?:\d{4}-\d\d-\d\dT\S+|Unknown)\s+|\s{2,})([A-Za-z][\w.,[\]-]*)\s*\Z"
+)
+_CONTROLLER: Final = re.compile(
+    r"\bnode ([A-Za-z][\w.-]{0,62}) (?:has (?=low )|.{0,40}\breason(?: set to)?[:=] ?)(\S.*)",
+    re.IGNORECASE,
+)
+_OUTER_COMMA: Final = re.compile(r",(?![^\[]*\])")
+NODES_MAX: Final = 256
 
 
 class SchedulerNodes:
@@ -30,7 +43,10 @@ class SchedulerNodes:
             self.known = self._table = True
             return ()
         if self._table and (match := _SINFO_ROW.match(text)):
-            return [_note(line, match[2], "slurm.reason", match[1])]
+            return [_note(line, each, "slurm.reason", match[1]) for each in _nodes(match[2])]
+        if "ode " in text and (match := _CONTROLLER.search(text)):
+            self.known = True
+            return [_note(line, match[1], "slurm.reason", match[2].strip())]
         if match := _NODE.match(text):
             self.known, self._node = True, match[1]
         if not self._node:
@@ -45,6 +61,16 @@ class SchedulerNodes:
     def end(self) -> Iterable[Note]:
         """Nothing waits for the end."""
         return ()
+
+
+def _nodes(names: str) -> list[str]:
+    """The nodes of a list, `n[01-03]` written out."""
+    ranges: list[str] = []
+    for each in _OUTER_COMMA.split(names):
+        stem, bracket, inner = each.rstrip("]").partition("[")
+        parts = inner.split(",") if bracket else [""]
+        ranges += [f"{stem}[{part}]" if "-" in part else stem + part for part in parts]
+    return list(parse_nodes(ranges)) if count_nodes(ranges) <= NODES_MAX else []
 
 
 def _note(line: TextLine, node: str, name: str, value: str) -> Note:

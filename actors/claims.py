@@ -36,6 +36,7 @@ from nemesis.schemas.plans import Placement
 from nemesis.schemas.policy import Policy, decode_policy
 from nemesis.schemas.rank_ranges import RANKS_MAX, format_ranks
 from nemesis.schemas.registry import EVENTS
+from nemesis.schemas.scheduled import JobPlaced, begun
 
 Effective = QuiesceDecided | RecoveryDecided
 
@@ -112,7 +113,7 @@ class Claims:
                 self._on_answer(data)
             case MembershipReported():
                 self._on_membership(data)
-            case JobSubmitted() | JobEnded():
+            case JobSubmitted() | JobPlaced() | JobEnded():
                 self._on_job(data, item.record.seq)
             case PauseSet():
                 _put(self._paused, data.scope, data.paused)
@@ -276,12 +277,15 @@ class Claims:
             elif self.log_time_ns <= known.decision.deadline_ns:
                 known.approved = True
 
-    def _on_job(self, event: JobSubmitted | JobEnded, seq: int) -> None:
+    def _on_job(self, event: JobSubmitted | JobPlaced | JobEnded, seq: int) -> None:
+        job = begun(event)
+        if job is None and not isinstance(event, JobEnded):
+            return
         self.jobs.pop(event.job, None)
         self._decisions.pop(event.job, None)
-        if isinstance(event, JobSubmitted) and world_of(event) <= RANKS_MAX:
-            members = format_ranks(range(world_of(event)))
-            self.jobs[event.job] = Standing(submitted=event, members=members)
+        if job is not None and world_of(job) <= RANKS_MAX:
+            members = format_ranks(range(world_of(job)))
+            self.jobs[event.job] = Standing(submitted=job, members=members)
             self._decisions[event.job] = {}
         self._revisions[event.job] = seq
 

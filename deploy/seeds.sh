@@ -27,6 +27,7 @@ give ecc-rules 10014 processor-ecc_5frules
 give ecc-model 10017 processor-ecc_5fmodel
 give incident 10015 processor-incident
 give goodput 10016 processor-goodput
+give scheduler 10018 processor-scheduler
 give job-actor 10007 actor-job
 give archivist 10011 archivist
 give operator 10008 operator reader

@@ -12,6 +12,7 @@ from nemesis.processors.healer.healer import Healer
 from nemesis.processors.incident.incident import Incident
 from nemesis.processors.intake import Intake
 from nemesis.processors.processor import Processor
+from nemesis.processors.scheduler.scheduler import Scheduler
 
 Catalogue = Mapping[str, Mapping[int, Callable[[], Processor]]]
 """Name to version to what makes a fresh one. Superseded versions stay for as long as logs of theirs
@@ -25,6 +26,7 @@ CATALOGUE: Final[Catalogue] = {
     "healer": {1: Healer},
     "incident": {1: Incident},
     "intake": {1: Intake},
+    "scheduler": {1: Scheduler},
 }
 
 RELEASES: Final[Mapping[str, Mapping[int, str]]] = {
@@ -35,6 +37,7 @@ RELEASES: Final[Mapping[str, Mapping[int, str]]] = {
     "healer": {1: "0.1.0"},
     "incident": {1: "0.1.0"},
     "intake": {1: "0.1.0"},
+    "scheduler": {1: "0.1.0"},
 }
 """The first release that has each version, of those too that are not here any more."""
 

@@ -22,9 +22,21 @@ from nemesis.schemas import (
     observed,
     operated,
     plans,
+    scheduled,
 )
 
-MODULES = (advised, decided, done, envelope, inferred, kept, observed, operated, plans)
+MODULES = (
+    advised,
+    decided,
+    done,
+    envelope,
+    inferred,
+    kept,
+    observed,
+    operated,
+    plans,
+    scheduled,
+)
 """Where everything that lies in the log or goes over the plan channel is defined."""
 
 

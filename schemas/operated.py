@@ -8,6 +8,7 @@ import msgspec
 from nemesis.schemas.node_ranges import NODES_MAX, count_nodes, parse_nodes
 from nemesis.schemas.observed import Count, Index, Ns
 
+NOTHING_SAID: Final = msgspec.Raw(b"{}")
 RANKS_PER_NODE_MAX: Final = 1024
 """Far above any node's GPUs; readers list the ranks of a node, and a slip must not fill memory."""
 
@@ -26,7 +27,7 @@ class ProcessorActivated(Operation, kw_only=True, frozen=True):
 
     name: str
     version: Count
-    settings: msgspec.Raw = msgspec.Raw(b"{}")
+    settings: msgspec.Raw = NOTHING_SAID
     """A JSON object; its keys are the processor's own."""
 
 
@@ -38,7 +39,10 @@ class PolicyApplied(Operation, kw_only=True, frozen=True):
 
 
 class JobSubmitted(Operation, kw_only=True, frozen=True, dict=True):
-    """A job and where it runs: rank r on node r // ranks_per_node, its GPU r % ranks_per_node."""
+    """A job and where it runs: rank r on node r // ranks_per_node, its GPU r % ranks_per_node.
+
+    One without nodes says in `spec` what it needs, and waits for the scheduler (job_placed).
+    """
 
     job: str
     nodes: tuple[str, ...]
@@ -54,6 +58,25 @@ class JobSubmitted(Operation, kw_only=True, frozen=True, dict=True):
     on_log_loss: str = "wait"
     """wait, restart or shrink: what agents do when the log is away for longer than the grace."""
     grace_ns: Ns = 30_000_000_000
+    spec: str = ""
+    """What it needs, for example `TP8_NVL18+PP4_IB2`; docs/scheduling.md has the language."""
+    gpu_count: Index = 0
+    """That it is to have; 0: as many as the degrees of `spec` say."""
+    model: msgspec.Raw = NOTHING_SAID
+    """What its model is made of, a JSON object of nemesis.processors.parallelism.model."""
+    settings: msgspec.Raw = NOTHING_SAID
+    """What it sets beside its degrees, a JSON object: `seq`, `recompute` and others."""
+    team: str = ""
+    """Whose share of the cluster it takes; "": that of `by`."""
+    priority: Annotated[int, msgspec.Meta(ge=-1000, le=1000)] = 0
+    """Higher ones are placed first; jobs of one priority by what their teams had."""
+    runtime_ns: Ns = 0
+    """How long it is expected to run at most; 0: nobody says."""
+
+    @property
+    def waits(self) -> bool:
+        """Somebody has yet to say where it runs."""
+        return not self.nodes and bool(self.spec)
 
     def __post_init__(self) -> None:
         """Refuse more nodes than anybody has.
@@ -74,6 +97,8 @@ class JobEnded(Operation, kw_only=True, frozen=True):
     """The job is over; its ranks are nobody's concern."""
 
     job: str
+    requeued: bool = False
+    """It gives its nodes back and waits for others, as it was submitted."""
 
 
 class DecisionApproved(Operation, kw_only=True, frozen=True):

@@ -11,7 +11,17 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from nemesis.schemas import advised, decided, done, inferred, kept, observed, operated, watched
+from nemesis.schemas import (
+    advised,
+    decided,
+    done,
+    inferred,
+    kept,
+    observed,
+    operated,
+    scheduled,
+    watched,
+)
 from nemesis.schemas.envelope import TYPE_PREFIX
 
 Certainty = Literal["observed", "inferred", "decided", "done", "operated", "kept"]
@@ -135,6 +145,14 @@ EVENTS: Final[Mapping[str, FactKind]] = {
             decided.RecoveryWithheld,
             decided.PolicyRefused,
         ),
+        *_event(
+            "inferred",
+            "processor:scheduler",
+            scheduled.JobRejected,
+            scheduled.JobQueued,
+            scheduled.JobReleased,
+        ),
+        *_event("decided", "processor:scheduler", scheduled.JobPlaced),
         *_event(
             "done",
             "actor:job",

@@ -87,8 +87,8 @@ def test_the_table_of_releases_is_asked_for_versions_that_went() -> None:
     with pytest.raises(VersionNotHereError) as caught:
         make("healer", 2)
     assert caught.value.hint == "pip install nemesis-gpu==0.3.1"
-    with pytest.raises(VersionNotHereError, match="no processor 'scheduler'"):
-        latest("scheduler")
+    with pytest.raises(VersionNotHereError, match="no processor 'dispatcher'"):
+        latest("dispatcher")
 
 
 def test_other_settings_are_compared(path: Path) -> None:

@@ -35,6 +35,7 @@ from nemesis.schemas.operated import (
 )
 from nemesis.schemas.policy import JOB_LIMITS, LIMITS, Policy, decode_policy
 from nemesis.schemas.registry import EVENTS
+from nemesis.schemas.scheduled import JobPlaced, begun
 
 State = Literal[
     "advice",
@@ -165,6 +166,8 @@ class Hands:
                 self._on_withheld(data, record.seq)
             case Attempt():
                 self._on_attempt(data)
+            case JobPlaced():
+                self._on_job(data, record.seq)
             case MembershipReported():
                 self._supersede(data.job, below_epoch=data.epoch + 1)
                 self.withheld.pop(data.job, None)
@@ -311,15 +314,18 @@ class Hands:
             return  # the healer says so, loudly; the one before holds
         self.policy_said = said
 
-    def _on_job(self, event: JobSubmitted | JobEnded, seq: int) -> None:
+    def _on_job(self, event: JobSubmitted | JobPlaced | JobEnded, seq: int) -> None:
+        job = begun(event)
+        if job is None and not isinstance(event, JobEnded):
+            return
         self.jobs.pop(event.job, None)
         self.withheld.pop(event.job, None)
         self._supersede(event.job)
         for key in [key for key in self.tripped if key[1] == event.job]:
             del self.tripped[key]
-        if isinstance(event, JobSubmitted):
-            self.jobs[event.job] = event
-            self.nodes.update(event.node_names, event.spares)
+        if job is not None:
+            self.jobs[event.job] = job
+            self.nodes.update(job.node_names, job.spares)
         self._revisions[event.job] = seq
 
 

@@ -58,22 +58,24 @@ def check_degrees(world: int, *, tp: int, cp: int, pp: int, ep: int) -> None:
         raise BadJobError(f"ep {ep} over the {world // pp} ranks of a stage: expected a divisor")
 
 
-async def submit(log: Log, job: JobSubmitted) -> None:
-    """Let NEMESIS know of a job.
+async def submit(log: Log, job: JobSubmitted) -> int:
+    """Let NEMESIS know of a job; the sequence of the fact.
 
     Raises:
         LogUnavailableError: no answer.
     """
-    await _publish(log, job)
+    return await _publish(log, job)
 
 
-async def end(log: Log, job: str, *, by: str, reason: str) -> None:
-    """The job is over.
+async def end(log: Log, job: str, *, by: str, reason: str, requeued: bool = False) -> int:
+    """The job is over, or `requeued`: waits for other nodes; the sequence of the fact.
 
     Raises:
         LogUnavailableError: no answer.
     """
-    await _publish(log, JobEnded(at_ns=time.time_ns(), by=by, reason=reason, job=job))
+    at_ns = time.time_ns()
+    ended = JobEnded(at_ns=at_ns, by=by, reason=reason, job=job, requeued=requeued)
+    return await _publish(log, ended)
 
 
 async def is_known(log: Log, job: str) -> bool:
@@ -101,7 +103,7 @@ def who() -> str:
         return f"user {os.getuid()}"
 
 
-async def _publish(log: Log, data: JobSubmitted | JobEnded) -> None:
+async def _publish(log: Log, data: JobSubmitted | JobEnded) -> int:
     subject, payload = encode_conclusion(
         id=f"operator/{data.by}/{data.at_ns}/{os.getpid()}",
         source=f"/operators/{data.by}",
@@ -109,4 +111,4 @@ async def _publish(log: Log, data: JobSubmitted | JobEnded) -> None:
         data=data,
         key=data.job,
     )
-    await log.publish(subject, payload)
+    return await log.publish(subject, payload)

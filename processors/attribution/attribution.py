@@ -91,6 +91,7 @@ class Attribution:
         "coverage",
         "tick",
         "job_submitted",
+        "job_placed",
         "job_ended",
         "recovery_decided",
         "attempt_completed",
@@ -201,10 +202,8 @@ class Attribution:
     def _on_event(self, fact: Fact) -> None:
         state = self._state
         match fact.kind:
-            case "job_submitted":
-                state.inventory.submit(fact.data)
-                state.hearing.expect(fact.data.job, fact.data.node_names, state.inventory)
-                state.forget(fact.data.job)
+            case "job_submitted" | "job_placed":
+                state.begin(fact.data)
             case "job_ended":
                 self._end(fact.data.job)
             case "recovery_decided":

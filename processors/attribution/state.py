@@ -29,6 +29,8 @@ from nemesis.processors.attribution.step_states import StepStates
 from nemesis.processors.attribution.step_times import StepTimes
 from nemesis.processors.attribution.steps import Steps
 from nemesis.processors.attribution.trunks import Trunks
+from nemesis.schemas.operated import JobSubmitted
+from nemesis.schemas.scheduled import JobPlaced, begun
 
 
 class State(msgspec.Struct):
@@ -62,6 +64,14 @@ class State(msgspec.Struct):
     hold_back: HoldBack = msgspec.field(default_factory=HoldBack)
     surroundings: Surroundings = msgspec.field(default_factory=Surroundings)
     incidents: Incidents = msgspec.field(default_factory=Incidents)
+
+    def begin(self, fact: JobSubmitted | JobPlaced) -> None:
+        """A job has nodes: they are expected to speak, and what was known of its name is over."""
+        job = begun(fact)
+        if job is not None:
+            self.inventory.submit(job)
+            self.hearing.expect(job.job, job.node_names, self.inventory)
+            self.forget(job.job)
 
     def forget(self, job: str) -> None:
         """A job is over, or begins anew."""

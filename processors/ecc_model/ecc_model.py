@@ -38,11 +38,13 @@ from nemesis.schemas import components
 from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.observed import InventoryReported, Sha256
+from nemesis.schemas.scheduled import begun
 
 ALWAYS: Final = (
     "inventory",
     "tick",
     "job_submitted",
+    "job_placed",
     "job_ended",
     "recovery_decided",
     "attempt_completed",
@@ -186,8 +188,9 @@ class EccModel:
                 return self._on_tick(fact)
             case "inventory":
                 return self._on_inventory(fact, fact.data)
-            case "job_submitted":
-                self._inventory.submit(fact.data)
+            case "job_submitted" | "job_placed":
+                if (job := begun(fact.data)) is not None:
+                    self._inventory.submit(job)
             case "job_ended":
                 self._inventory.end(fact.data.job)
             case "recovery_decided":

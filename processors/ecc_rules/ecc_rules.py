@@ -33,6 +33,7 @@ from nemesis.schemas.errors import MalformedFactError
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.inferred import Evidence, FailurePredicted
 from nemesis.schemas.observed import InventoryReported, SampleTaken
+from nemesis.schemas.scheduled import begun
 
 SWEEP_NS: Final = 60_000_000_000  # bands come down by the minute
 ROW_BYTES: Final = 8 * len(CHANNELS)
@@ -70,6 +71,7 @@ class EccRules:
         "inventory",
         "tick",
         "job_submitted",
+        "job_placed",
         "job_ended",
         "recovery_decided",
         "attempt_completed",
@@ -103,8 +105,9 @@ class EccRules:
                 return self._on_tick(fact)
             case "inventory":
                 return self._on_inventory(fact, fact.data)
-            case "job_submitted":
-                state.inventory.submit(fact.data)
+            case "job_submitted" | "job_placed":
+                if (job := begun(fact.data)) is not None:
+                    state.inventory.submit(job)
             case "job_ended":
                 state.inventory.end(fact.data.job)
             case "recovery_decided":

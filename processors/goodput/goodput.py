@@ -54,6 +54,7 @@ from nemesis.schemas.inferred import (
 from nemesis.schemas.observed import SampleTaken
 from nemesis.schemas.operated import DecisionApproved, DecisionVetoed, JobEnded, JobSubmitted
 from nemesis.schemas.rank_ranges import RANKS_MAX
+from nemesis.schemas.scheduled import JobPlaced, begun
 
 TELL_NS: Final = 60 * SECOND_NS
 TELL_COSTS_NS: Final = 3600 * SECOND_NS  # a job that goes on with fewer ranks pays for days
@@ -97,7 +98,8 @@ class Goodput:
         self._answers: Final[dict[str, Callable[[Fact, Any, Said], None]]] = {
             "sample": self._on_sample,
             "tick": self._on_tick,
-            "job_submitted": self._on_submitted,
+            "job_submitted": self._on_begun,
+            "job_placed": self._on_begun,
             "job_ended": self._on_ended,
             "fault_attributed": self._on_verdict,
             "quiesce_decided": self._on_hold,
@@ -164,9 +166,12 @@ class Goodput:
                 said.append(_accounted(account, fact))
                 said += _grown_costs(account, fact)
 
-    def _on_submitted(self, fact: Fact, data: JobSubmitted, said: Said) -> None:
+    def _on_begun(self, fact: Fact, data: JobSubmitted | JobPlaced, said: Said) -> None:
+        job = begun(data)
+        if job is None:
+            return
         self._end(fact, data.job, said)
-        world = world_of(data)
+        world = world_of(job)
         if not 0 < world <= RANKS_MAX:
             return
         now_ns = fact.log_time_ns or fact.at_ns

@@ -95,6 +95,7 @@ from nemesis.schemas.operated import (
     PolicyApplied,
 )
 from nemesis.schemas.policy import Policy, decode_policy
+from nemesis.schemas.scheduled import JobPlaced
 
 _Read: TypeAlias = (
     ClockTicked
@@ -105,6 +106,7 @@ _Read: TypeAlias = (
     | FaultAttributed
     | FailurePredicted
     | JobSubmitted
+    | JobPlaced
     | JobEnded
     | PolicyApplied
     | DecisionApproved
@@ -138,6 +140,7 @@ class Healer:
         "fault_attributed",
         "failure_predicted",
         "job_submitted",
+        "job_placed",
         "job_ended",
         "policy_applied",
         "decision_approved",
@@ -213,7 +216,7 @@ class Healer:
                 return self._on_attempt(fact, data)
             case DecisionApproved() | DecisionVetoed():
                 return self._on_answer(data)
-            case JobSubmitted() | JobEnded():
+            case JobSubmitted() | JobPlaced() | JobEnded():
                 state.take_job(data, fact.seq)
                 return ()
             case InventoryReported():

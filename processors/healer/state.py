@@ -22,6 +22,7 @@ from nemesis.schemas.operated import JobEnded, JobSubmitted
 from nemesis.schemas.plans import Placement
 from nemesis.schemas.policy import PREDICTED_WORTH, Policy
 from nemesis.schemas.rank_ranges import RANKS_MAX, format_ranks, parse_ranks
+from nemesis.schemas.scheduled import JobPlaced, begun
 
 CAUSES_MAX: Final = 32  # sequences that a decision cites; the first ones say why it was opened
 VERDICTS_MAX: Final = 16  # incidents that a job can have open at one time
@@ -204,13 +205,16 @@ class HealerState(msgspec.Struct, array_like=True):
     moved_ns: tuple[int, ...] = ()
     """When ranks were moved by cost, within the policy's window."""
 
-    def take_job(self, event: JobSubmitted | JobEnded, seq: int) -> None:
+    def take_job(self, event: JobSubmitted | JobPlaced | JobEnded, seq: int) -> None:
         """A job begins, anew if it was there, or is over; decisions' numbers go on."""
+        job = begun(event)
+        if job is None and not isinstance(event, JobEnded):
+            return
         before = self.jobs.pop(event.job, None)
         count = self.ended.pop(event.job, 0) if before is None else before.count
-        if isinstance(event, JobSubmitted) and world_of(event) <= RANKS_MAX:
-            self.jobs[event.job] = submitted_state(event, count, seq)
-            self.nodes.update(dict.fromkeys((*event.node_names, *event.spares), False))
+        if job is not None and world_of(job) <= RANKS_MAX:
+            self.jobs[event.job] = submitted_state(job, count, seq)
+            self.nodes.update(dict.fromkeys((*job.node_names, *job.spares), False))
             return
         self.ended[event.job] = count
         bounded(self.ended, ENDED_MAX)

@@ -29,6 +29,8 @@ class UnpredictableError(NemesisError):
 def gpu_of(pool: Pool) -> tuple[Gpu, float]:
     """The GPUs of a pool in its domains, and GB/s of the network that each has.
 
+    Where no rate of a NIC is told, it is what the class usually has.
+
     Raises:
         UnpredictableError: classes are mixed, or one that was never measured.
     """
@@ -42,7 +44,8 @@ def gpu_of(pool: Pool) -> tuple[Gpu, float]:
         rails * mbps / gpus / MEGABITS
         for rails, mbps, gpus in zip(pool.rail_counts, pool.nic_mbps, pool.gpu_counts, strict=True)
     ]
-    return replace(GPUS[names[0]], domain=min(widths.values())), min(rates)
+    gpu = replace(GPUS[names[0]], domain=min(widths.values()))
+    return gpu, min(rates) or float(gpu.rail_gbps)
 
 
 def software_of(gpu: Gpu, sequence_parallel: bool = True) -> Software:

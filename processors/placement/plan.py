@@ -105,17 +105,21 @@ class _Found(msgspec.Struct, frozen=True):
     mfu_ppm: int
 
 
-def plan_of(case: Case, job: Job | None = None) -> Plan:
+def plan_of(case: Case, job: Job | None = None, proposed: tuple[str, Placement] = ("", ())) -> Plan:
     """The best placement that any rule finds for a job that the checker accepted.
 
     `job`: the same at its best place, where its step can be predicted (`mfu.planned.job_of`).
+    `proposed`: by whom, and a placement that is looked at in place of those of the rules.
     """
     pool = able_pool(case)
     ground, names = ground_of(pool)
     request = request_of(case, ground)
     told = _Predictor(case, job, pool, names, request.node_gpus)
     found: list[_Found] = []
-    for name, rule in (*RULES, ("blocks", _by_blocks(request))):
+    rules = (*RULES, ("blocks", _by_blocks(request)))
+    if proposed[1]:
+        rules = ((proposed[0], lambda _ground, _gang: proposed[1]),)
+    for name, rule in rules:
         placement = rule(ground, request.gang)
         flawed = flaw(ground, request.gang, placement) if placement else ""
         refused = flawed or strays(ground, request, placement)
@@ -126,7 +130,7 @@ def plan_of(case: Case, job: Job | None = None) -> Plan:
     holding = [each for each in found if each.candidate.touched]
     if holding and job is not None:
         place = min(holding, key=_badness).placement
-        orders = row_orders(case, request.order)
+        orders = row_orders(case, request.order, request.node_gpus)
         roles = [_told(told, ground, "by role", place, order) for order in orders]
         holding.append(min(roles, key=_badness))
         found.append(holding[-1])

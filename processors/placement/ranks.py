@@ -49,7 +49,7 @@ def request_of(case: Case, ground: Ground) -> Request:
     node_gpus = max(node_sizes(case.pool).values())
     reach = _reach(case)
     dims: list[Dim] = [dim for dim, _ in case.layout.dense]
-    order = tuple(sorted(dims, key=lambda dim: reach[dim]))
+    order = row_orders(case, tuple(sorted(dims, key=lambda dim: reach[dim])), node_gpus)[0]
     nodes = -(-case.world // node_gpus)
     segment = max(1, -(-hard_unit(case) // node_gpus))
     blocks: list[Block] = []
@@ -63,13 +63,22 @@ def request_of(case: Case, ground: Ground) -> Request:
     return Request(Gang(-(-nodes // segment) * segment, segment), tuple(blocks), order, node_gpus)
 
 
-def row_orders(case: Case, order: Sequence[Dim]) -> list[tuple[Dim, ...]]:
-    """All orders along the row that keep together what must be: dims that are bound stay first."""
+def row_orders(case: Case, order: Sequence[Dim], node_gpus: int) -> list[tuple[Dim, ...]]:
+    """All orders along the row that keep together what must be: dims that are bound stay first.
+
+    Of them those by which a node has ranks in a row, as launchers number them, if there are any.
+    """
     reach = _reach(case)
     bound: list[Dim] = [dim for dim in order if reach[dim] < FREE]
     free: list[Dim] = [dim for dim in order if reach[dim] == FREE and case.layout.degree(dim) > 1]
     rest: list[Dim] = [dim for dim in order if dim not in bound and dim not in free]
-    return [(*bound, *each, *rest) for each in permutations(free)]
+    orders = [(*bound, *each, *rest) for each in permutations(free)]
+    usual = [
+        each
+        for each in orders
+        if max(ranks_by_slot(case.layout, each, node_gpus)[:node_gpus]) < node_gpus
+    ]
+    return usual or orders
 
 
 def _reach(case: Case) -> dict[Dim, int]:
@@ -107,10 +116,12 @@ def able_pool(case: Case) -> Pool:
     return case.pool.without(unable)
 
 
-def ranks_by_slot(layout: Layout, order: Sequence[Dim]) -> list[int]:
-    """By slot, the rank that sits there."""
+def ranks_by_slot(layout: Layout, order: Sequence[Dim], count: int = 0) -> list[int]:
+    """By slot, the rank that sits there; `count`: of so many slots at least, 0: of all."""
     found = [0]
     for dim in order:
+        if 0 < count <= len(found):
+            break
         stride = layout.stride(dim)
         found = [rank + at * stride for at in range(layout.degree(dim)) for rank in found]
     return found

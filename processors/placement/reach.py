@@ -22,7 +22,7 @@ REPLICAS: tuple[Dim, ...] = ("CP", "DP", "DPR")
 
 def spans_of(layout: Layout, pool: Pool, bays: Sequence[int]) -> Spans:
     """The groups of a job whose rank r sits in bay `bays[r]`."""
-    ways = _ways(pool)
+    ways = ways_of(pool)
 
     def worst(groups: Iterable[Sequence[int]]) -> Span:
         return _worst([[bays[rank] for rank in group] for group in groups], pool, ways)
@@ -72,7 +72,7 @@ def _groups(layout: Layout, dims: Sequence[Dim]) -> list[list[int]]:
     return [[first + rank for rank in inside] for first in outside]
 
 
-def _ways(pool: Pool) -> list[int]:
+def ways_of(pool: Pool) -> list[int]:
     """By tier, the oversubscription in ppm of the way between the groups of the tier below it."""
     tapers = accumulate(pool.tapers, mul)
     return [round(taper * MILLION) for taper in tapers]

@@ -9,7 +9,7 @@ whole fabric. An NVLink domain is no tier: it may be wider than a leaf or narrow
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from nemesis.processors.topology.gpu_class import GPU_CLASSES, UNKNOWN, GpuClass
 
 TIER_NAMES: Final = ("leaf", "pod", "core")
+_T = TypeVar("_T", int, str)
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +34,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     rail_counts: tuple[int, ...]
     """NICs of the node that its GPUs talk over."""
     nic_mbps: tuple[int, ...]
-    """Of one NIC."""
+    """Of one NIC; 0: not told."""
     transport: str
     """infiniband, roce, efa; "": not known."""
     tapers: tuple[float, ...]
@@ -73,6 +74,25 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         taken = set(nodes)
         pairs = zip(self.nodes, self.free_counts, strict=True)
         return replace(self, free_counts=tuple(0 if n in taken else free for n, free in pairs))
+
+    def only(self, nodes: Collection[str]) -> "Pool":
+        """These nodes alone; what they are near to stays as it is."""
+        rows = [row for row, name in enumerate(self.nodes) if name in nodes]
+
+        def kept(column: tuple[_T, ...]) -> tuple[_T, ...]:
+            return tuple(column[row] for row in rows)
+
+        return replace(
+            self,
+            nodes=kept(self.nodes),
+            gpu_classes=kept(self.gpu_classes),
+            gpu_counts=kept(self.gpu_counts),
+            free_counts=kept(self.free_counts),
+            domains=kept(self.domains),
+            tiers=tuple(kept(tier) for tier in self.tiers),
+            rail_counts=kept(self.rail_counts),
+            nic_mbps=kept(self.nic_mbps),
+        )
 
 
 def sums(groups: Sequence[int], counts: Sequence[int]) -> Mapping[int, int]:

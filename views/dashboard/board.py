@@ -22,6 +22,7 @@ from nemesis.schemas.inferred import (
 from nemesis.schemas.observed import ClockTicked, InventoryReported, SampleTaken
 from nemesis.schemas.operated import JobEnded, JobSubmitted, NodeProtected
 from nemesis.schemas.printable import one_line
+from nemesis.schemas.scheduled import JobPlaced, begun
 from nemesis.views.dashboard import alarms, waiting
 from nemesis.views.dashboard.alarms import Trouble
 from nemesis.views.dashboard.feed import Feed, row_of
@@ -41,7 +42,14 @@ UNWELL_MAX: Final = 200  # parts listed in words; the map shows all
 
 _OF_HANDS: Final = ("decided", "done", "operated")
 _PARTS: Final = ("alarms", "waiting", "jobs", "nodes")
-_OF_JOBS: Final = (AttemptCompleted, GoodputAccounted, JobEnded, JobSubmitted, MembershipReported)
+_OF_JOBS: Final = (
+    AttemptCompleted,
+    GoodputAccounted,
+    JobEnded,
+    JobPlaced,
+    JobSubmitted,
+    MembershipReported,
+)
 _TAKES_OUT: Final = frozenset(
     {"shrink", "swap_node", "drain_node", "cordon_node", "reset_gpu", "reboot_node"}
 )
@@ -222,8 +230,9 @@ class Board:
     def _blame(self, data: Any, entry: Entry | None, seq: int) -> set[str]:
         """Places on the map that look different for this fact."""
         match data:
-            case JobSubmitted():
-                self._health.submit(data)
+            case JobSubmitted() | JobPlaced():
+                if (job := begun(data)) is not None:
+                    self._health.submit(job)
             case NodeProtected():
                 return {data.node}
             case FaultAttributed():

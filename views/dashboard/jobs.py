@@ -10,6 +10,7 @@ from nemesis.schemas.done import AttemptCompleted, MembershipReported
 from nemesis.schemas.inferred import GoodputAccounted
 from nemesis.schemas.operated import JobEnded, JobSubmitted
 from nemesis.schemas.printable import one_line
+from nemesis.schemas.scheduled import JobPlaced, begun
 
 JOBS_MAX: Final = 200
 ACCOUNTS_MAX: Final = 1440  # one a minute: a day
@@ -75,8 +76,9 @@ class Jobs:
     def see(self, data: Any) -> set[str]:
         """Take note of a fact; nodes that belong to another job for it."""
         match data:
-            case JobSubmitted():
-                return self._submit(data)
+            case JobSubmitted() | JobPlaced():
+                begins = begun(data)
+                return self._submit(begins) if begins is not None else set()
             case JobEnded():
                 job = self.by_name.pop(data.job, None)
                 return set() if job is None else job.nodes | job.spares

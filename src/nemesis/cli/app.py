@@ -27,6 +27,7 @@ from nemesis.cli.process import process
 from nemesis.cli.producer import producer
 from nemesis.cli.protect import protect, unprotect
 from nemesis.cli.provision import credentials, provision
+from nemesis.cli.queue import queue
 from nemesis.cli.record import record
 from nemesis.cli.replay import replay
 from nemesis.cli.report import report
@@ -37,6 +38,7 @@ from nemesis.cli.serve import serve
 from nemesis.cli.sim import sim
 from nemesis.cli.simulate import simulate
 from nemesis.cli.status import status
+from nemesis.cli.submit import release, submit
 from nemesis.cli.suite import suite
 from nemesis.cli.top import top
 from nemesis.cli.topology import topology
@@ -93,7 +95,9 @@ app.command()(process)
 app.command()(producer)
 app.command()(protect)
 app.command()(provision)
+app.command()(queue)
 app.command()(record)
+app.command()(release)
 app.command()(replay)
 app.command()(report)
 app.command()(resume)
@@ -106,6 +110,7 @@ app.command()(serve)
 app.command()(sim)
 app.command()(simulate)
 app.command()(status)
+app.command()(submit)
 app.add_typer(suite, name="suite")
 app.add_typer(telemetry, name="telemetry")
 app.command()(top)

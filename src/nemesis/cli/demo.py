@@ -38,8 +38,8 @@ def simulated(
     copies: int = typer.Option(1, min=1, max=4, help="Of the processors and of the actor."),
     without: list[str] = typer.Option(
         [],
-        help="Of attribution, ecc_model, ecc_rules, goodput, healer, incident, intake, job-actor, "
-        "archivist.",
+        help="Of attribution, ecc_model, ecc_rules, goodput, healer, incident, intake, scheduler, "
+        "job-actor, archivist.",
     ),
     mode: DemoMode = typer.Option(DemoMode.ACT, help="Of the policy; approve waits for you."),
     duration: float = typer.Option(0.0, min=0.0, help="Simulated seconds; 0: until it is over."),

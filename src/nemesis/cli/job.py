@@ -58,7 +58,7 @@ def submit_job(
 
     who = signed(by, reason)
     for what, each in (("job", name), *(("node", node) for node in _names(nodes, spares))):
-        _check_name(what, each)
+        check_name(what, each)
     data = described(
         at_ns=time.time_ns(),
         by=who["by"],
@@ -113,7 +113,7 @@ async def _end(where: _Where, name: str, who: dict[str, str]) -> None:
         if name not in jobs:
             running = ", ".join(sorted(jobs)) or "none"
             raise unknown("running job", name, jobs, hint=f"running: {running}")
-        await end(log, name, **who)
+        await end(log, name, by=who["by"], reason=who["reason"])
 
 
 async def _check_nodes(where: _Where, log: "Log", data: "JobSubmitted") -> None:
@@ -146,7 +146,7 @@ async def _check_nodes(where: _Where, log: "Log", data: "JobSubmitted") -> None:
             )
 
 
-def _check_name(what: str, name: str) -> None:
+def check_name(what: str, name: str) -> None:
     """A name that people can type and a subject can hold.
 
     Raises:

@@ -1,0 +1,95 @@
+"""A job on a real server: submitted, placed, its node turns bad, given back, placed elsewhere."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nemesis.schemas.facts import Record
+from nemesis.streams.server import Server
+from tests.commands import Ran
+from tests.commands import nemesis as run
+from tests.scheduler_cell import Cell
+
+pytestmark = pytest.mark.server
+NODES = [f"node/n{at:03}" for at in range(1, 5)]
+SWITCHES = [f"collector/{name}" for name in ("leaf1", "leaf2", "spine1")]
+
+
+class Room:
+    """A server with a scheduler, two leaves of two nodes each, and a terminal."""
+
+    def __init__(self, base: Path, server: Server) -> None:
+        self.server = server
+        self.state = {"NEMESIS_STATE_DIR": str(base), "NEMESIS_CELL": "room"}
+
+    def __call__(self, *arguments: str) -> Ran:
+        signed = ("--by", "ann", "--reason", "tried") if arguments[0] != "queue" else ()
+        return run(*arguments, *signed, **self.state)
+
+    def document(self, *arguments: str, status: int = 0) -> Any:
+        ran = self(*arguments, "--json")
+        assert ran.returncode == status, ran.stdout + ran.stderr
+        return msgspec.json.decode(ran.stdout)
+
+    def tell(self, records: Sequence[Record]) -> None:
+        """What happened meanwhile, each fact by its writer."""
+
+        async def write() -> None:
+            for record in records:
+                async with await self.server.connect(_role(record.subject)) as log:
+                    await log.publish(record.subject, record.payload)
+
+        asyncio.run(write())
+
+
+def _role(subject: str) -> str:
+    _, space, name, last = subject.split(".")
+    if space == "telemetry":
+        known = {"tick": "ticker", "fabric_inventory": f"collector/{name}"}
+        return known.get(last, f"node/{name}")
+    return {"processor_activated": "operator", "fault_attributed": "processor/attribution"}[name]
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    server = Server("room", folder=tmp_path / "room", roles=[*NODES, *SWITCHES])
+    asyncio.run(server.start())
+    room = Room(tmp_path, server)
+    room.tell(Cell((2, 2)).records)
+    command = (sys.executable, "-m", "nemesis.cli", "process", "--once", "--quiet", "scheduler")
+    scheduler = subprocess.Popen(command, env=os.environ | room.state)
+    yield room
+    scheduler.terminate()
+    scheduler.wait(10)
+    asyncio.run(server.stop())
+
+
+def test_a_job_whose_node_turned_bad_is_placed_elsewhere(room: Room) -> None:
+    placed = room.document("submit", "llama", "TP8_NVL18+DP2")
+    assert (placed["fact"], placed["data"]["nodes"]) == ("job_placed", ["n001", "n002"])
+    refused = room("submit", "wide", "TP16_NVL18")
+    assert (refused.returncode, "F1: " in refused.stdout) == (1, True)
+    waits = room("submit", "next", "TP8_NVL18+DP3", "--team", "vision")
+    assert (waits.returncode, "would help: the end of llama" in waits.stdout) == (0, True)
+
+    story = Cell(())
+    story.blame("gpu/n001/0000:00:00.0")
+    room.tell(story.records[-1:])
+    released = room("release", "next")
+    assert (released.returncode, "released no nodes" in released.stdout) == (0, True)
+    assert "waits again" in room("release", "llama", "--requeue").stdout
+    (row,) = room.document("queue")["jobs"]
+    assert (row["job"], row["state"], row["nodes"]) == ("llama", "runs", ["n003", "n004"])
+    assert "n003,n004" in room("queue").stdout
+
+    assert room("release", "llama").returncode == 0
+    gone = room("release", "llama")
+    assert (gone.returncode, gone.stderr.count("\n")) == (3, 1)
+    assert room("queue").returncode == 3

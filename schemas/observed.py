@@ -376,6 +376,15 @@ class StackSeen(Observation, kw_only=True, frozen=True):
     """Of the thread as its source says it, for example `idle`, `active`, `D`."""
     frames: tuple[str, ...] = ()
     """`function (file:line)`, innermost first, at most 64."""
+    looked_ns: Ns = 0
+    """Of a rank that stood still: between two looks, of which `state` says whether it was `still`
+    in one place, `moved`, or `silent` and gave no stack. 0: nobody looked twice."""
+    ran_ns: Ns = 0
+    """Of that time, on a CPU; all of it where the kernel does not say."""
+    process_ran_ns: Ns = 0
+    """The same of all threads of its process together."""
+    waits_in: str = ""
+    """The kernel's function that it slept in (proc_pid_wchan(5)); empty: none, or not known."""
 
 
 class SpoolAnnounced(Observation, kw_only=True, frozen=True):

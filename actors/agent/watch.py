@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from nemesis.actors.agent.ranks import Rank
+from nemesis.actors.agent.stack_looks import Moment, StackLooks, moment_of, stalled
 from nemesis.producers.flight_recorder import read_dump
 from nemesis.producers.origin import Origin
 from nemesis.producers.process import ProcessWatch
@@ -26,7 +27,6 @@ from nemesis.schemas.observed import (
     SampleTaken,
 )
 from nemesis.schemas.rank_ranges import format_ranks
-from nemesis.training.membership import State
 
 PERIOD_NS: Final = 5_000_000_000
 LOOK_S: Final = 0.1
@@ -63,13 +63,15 @@ class Watch:
         """Epochs whose group was told to be broken."""
         self._ready: Final[dict[int, int]] = {}
         """Of ranks that were told to be ready: the process."""
-        self._dumped: Final[set[tuple[int, State]]] = set()
+        self._dumped: Final[set[Moment]] = set()
+        self._stacks: Final = StackLooks(origin, job, ranks, tap=tap, on_seen=on_seen)
 
     async def run(self) -> None:
         """Look, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look_at_processes())
             tasks.create_task(self._look_at_recorders())
+            tasks.create_task(self._stacks.run())
             tasks.create_task(self._sample())
 
     async def _look_at_processes(self) -> None:
@@ -131,12 +133,10 @@ class Watch:
         """Read them where the ranks stand for longer than steps take."""
         while True:
             await asyncio.sleep(LOOK_S)
-            running = [each for each in self._ranks.values() if each.is_standing]
-            if running and all(each.is_stalled(time.time_ns()) for each in running):
-                moment = (max(each.epoch for each in running), max(r.state for r in running))
-                if moment not in self._dumped:
-                    self._dumped.add(moment)
-                    await self._dump(running)
+            ranks = stalled(self._ranks, time.time_ns())
+            if ranks and (moment := moment_of(ranks)) not in self._dumped:
+                self._dumped.add(moment)
+                await self._dump(ranks)
 
     async def _dump(self, ranks: Sequence[Rank]) -> None:
         """One digest a rank; that one has none while others have is said as well."""

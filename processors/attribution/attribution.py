@@ -141,11 +141,7 @@ class Attribution:
             case "tick":
                 return self._on_tick(fact)
             case "log" | "counters" | "setting" | "step_times" | "trial" | "stack":
-                state.reports.take(fact, state.inventory)
-                if fact.kind == "step_times":
-                    state.step_times.take(fact)
-                if fact.kind == "setting":
-                    state.differences.take(fact)
+                state.report(fact)
                 return ()
             case kind if kind in _OF_NODES:
                 state.hearing.heard(fact)

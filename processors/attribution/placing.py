@@ -130,7 +130,7 @@ def place_stuck(state: State, stall_ns: int) -> None:
     for job, since_ns in state.recorders.waiting():
         state.steps.wait(job, since_ns)
     for job, finding, nodes in state.recorders.judge(
-        now_ns, stall_ns, state.inventory, state.steps
+        now_ns, stall_ns, state.inventory, state.steps, state.rank_stacks
     ):
         incident = state.incidents.of_job(job, nodes, now_ns, QUIET_NS)
         if finding is not None and finding.of_its_own and incident is not None:

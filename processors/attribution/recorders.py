@@ -2,13 +2,14 @@
 
 Why: in a healthy job some rank is always ahead of the others; only what stays so is a hang. How: a
 job's digests are judged when one shows an operation pending for as long as a setting says, or when
-none has changed for so long; what no save explains is told as soon as the job is known to stand.
+none has changed for so long; what no save explains is told as soon as the job is known to stand,
+and who did not call as soon as its stack shows that it is stuck.
 For those of the other ranks there is a moment to arrive; what a digest shows that is older than the
 job's latest step is over. Not here:
 what they prove (collectives.py).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ from nemesis.processors.attribution.collectives import (
 )
 from nemesis.processors.attribution.findings import Finding
 from nemesis.processors.attribution.inventory import Inventory
+from nemesis.processors.attribution.rank_stacks import RankStacks, Stood, is_shown, with_stacks
 from nemesis.processors.attribution.steps import Steps
 from nemesis.processors.attribution.wait_graph import Seen
 from nemesis.schemas.facts import Fact
@@ -49,6 +51,8 @@ class JobRecorders(msgspec.Struct):
     """Nothing is new since it was looked for what no save explains."""
     timed: bool = False
     """Nothing is new since it was looked how long they wait."""
+    shown_ns: int = 0
+    """Log time of the last stack that was looked at beside them."""
 
 
 class Recorders(msgspec.Struct):
@@ -104,7 +108,12 @@ class Recorders(msgspec.Struct):
         return judge_collectives(job, recorders.seen)
 
     def judge(
-        self, now_ns: int, stall_ns: int, inventory: Inventory, steps: Steps
+        self,
+        now_ns: int,
+        stall_ns: int,
+        inventory: Inventory,
+        steps: Steps,
+        stacks: RankStacks,
     ) -> list[tuple[str, Finding | None, list[str]]]:
         """(job, what its recorders prove, nodes of the culprits) of those whose time has come."""
         found: list[tuple[str, Finding | None, list[str]]] = []
@@ -122,26 +131,52 @@ class Recorders(msgspec.Struct):
             if not recorders.seen:
                 del self.jobs[job]  # they show a moment that is over
                 continue
-            if waited_ns >= (GATHER_NS if recorders.ripe else stall_ns):
-                recorders.judged = recorders.compared = True
-                finding = judge_collectives(job, recorders.seen)
-            elif not recorders.weighed and waited_ns >= SURE_NS and steps.stands(job, now_ns):
-                recorders.weighed = True
-                finding = judge_sure(job, recorders.seen)
-                if finding is None:
-                    continue
-            elif not recorders.compared:
-                # what was called cannot change any more, however long one waits
-                recorders.compared = True
-                finding = judge_calls(job, recorders.seen)
-                if finding is None:
-                    continue
-            else:
+            is_told, finding = _judged(
+                job, recorders, now_ns, stall_ns, steps=steps, stood=stacks.since(job, steps)
+            )
+            if not is_told:
                 continue
             culprits = finding.culprits if finding is not None else ()
             nodes = {_node(job, name, recorders, inventory) for name in culprits}
             found.append((job, finding, sorted(nodes - {""})))
         return found
+
+
+def _judged(
+    job: str,
+    recorders: JobRecorders,
+    now_ns: int,
+    stall_ns: int,
+    *,
+    steps: Steps,
+    stood: Mapping[int, Stood],
+) -> tuple[bool, Finding | None]:
+    """(whether there is anything to tell, what), as far as patience and stacks allow."""
+    waited_ns = now_ns - recorders.changed_ns
+    if waited_ns >= (GATHER_NS if recorders.ripe else stall_ns):
+        recorders.judged = recorders.compared = True
+        finding = judge_collectives(job, recorders.seen)
+        return True, finding and with_stacks(finding, stood)
+    finding = None
+    if _is_news(stood, recorders, now_ns):
+        recorders.shown_ns = now_ns
+        whole = judge_collectives(job, recorders.seen)
+        if whole is not None and is_shown(whole, stood):
+            finding = with_stacks(whole, stood)
+    elif not recorders.weighed and waited_ns >= SURE_NS and steps.stands(job, now_ns):
+        recorders.weighed = True
+        finding = judge_sure(job, recorders.seen)
+    elif not recorders.compared:
+        # what was called cannot change any more, however long one waits
+        recorders.compared = True
+        finding = judge_calls(job, recorders.seen)
+    return finding is not None, finding
+
+
+def _is_news(stood: Mapping[int, Stood], recorders: JobRecorders, now_ns: int) -> bool:
+    """Whether stacks came that nobody looked at, and all that come with them are here."""
+    last_ns = max((each.known_ns for each in stood.values() if each.is_stuck), default=0)
+    return last_ns > recorders.shown_ns and now_ns - last_ns >= GATHER_NS
 
 
 def _waiting_since(recorders: Iterable[Seen]) -> int:

@@ -6,7 +6,6 @@ in a collective or for their GPU and exactly one does something else, that one i
 does is said. Two that do something else, or none, name nobody.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,18 +13,13 @@ from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import RANK_STUCK, UNEXPLAINED, Finding
 from nemesis.processors.attribution.report_rules import proofs, proofs_of
 from nemesis.processors.attribution.reports import Stacked, Told
+from nemesis.processors.attribution.stack_places import INNERMOST, LOADS, WAITS, is_in
 from nemesis.schemas import components
 from nemesis.schemas.codes import FaultClass
 
 WAITING_MIN: Final = 3
-INNERMOST: Final = 8
 MAIN: Final = ("MainThread", "1")
 """How py-spy and gdb call it."""
-_WAITS: Final = re.compile(
-    r"\b(?:all_?reduce|all_?gather|reduce_scatter|broadcast|barrier|all_to_all|recv|wait|_wait"
-    r"|synchronize|cuda\w*Synchronize|nccl\w+|c10d::\w+|backward)\b"
-)
-_LOADS: Final = re.compile(r"_next_data|_try_get_data|dataloader\.py|DataLoader|read_sample")
 
 
 def judge_stacks(told: Told) -> list[Finding]:
@@ -34,19 +28,15 @@ def judge_stacks(told: Told) -> list[Finding]:
     for each in told.stacks:
         if each.thread in MAIN:
             main[each.node, each.rank, each.pid] = each
-    waiting = [each for each in main.values() if _is(each, _WAITS)]
+    waiting = [each for each in main.values() if is_in(each.frames[:INNERMOST], WAITS)]
     others = [each for each in main.values() if each not in waiting]
     if len(waiting) < WAITING_MIN or len(others) != 1:
         return [_all_alike(told, waiting)] if len(waiting) >= WAITING_MIN else []
     return [_elsewhere(told, others[0], waiting)]
 
 
-def _is(stacked: Stacked, pattern: re.Pattern[str]) -> bool:
-    return any(pattern.search(frame) for frame in stacked.frames[:INNERMOST])
-
-
 def _elsewhere(told: Told, other: Stacked, waiting: Sequence[Stacked]) -> Finding:
-    loads = _is(other, _LOADS)
+    loads = is_in(other.frames[:INNERMOST], LOADS)
     fault_class: FaultClass = "dataloader" if loads else "app.stall"
     name = f"process/{other.node}/{other.pid}"
     if other.rank >= 0:

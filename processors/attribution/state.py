@@ -18,6 +18,7 @@ from nemesis.processors.attribution.lost_ways import LostWays
 from nemesis.processors.attribution.nvlink_signs import NvlinkStates
 from nemesis.processors.attribution.open_incidents import Incidents
 from nemesis.processors.attribution.pauses import Pauses
+from nemesis.processors.attribution.rank_stacks import RankStacks
 from nemesis.processors.attribution.recorders import Recorders
 from nemesis.processors.attribution.recoveries import Recoveries
 from nemesis.processors.attribution.repeats import Repeats
@@ -29,6 +30,7 @@ from nemesis.processors.attribution.step_states import StepStates
 from nemesis.processors.attribution.step_times import StepTimes
 from nemesis.processors.attribution.steps import Steps
 from nemesis.processors.attribution.trunks import Trunks
+from nemesis.schemas.facts import Fact
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.scheduled import JobPlaced, begun
 
@@ -41,6 +43,7 @@ class State(msgspec.Struct):
     recoveries: Recoveries = msgspec.field(default_factory=Recoveries)
     halts: Halts = msgspec.field(default_factory=Halts)
     recorders: Recorders = msgspec.field(default_factory=Recorders)
+    rank_stacks: RankStacks = msgspec.field(default_factory=RankStacks)
     hearing: Hearing = msgspec.field(default_factory=Hearing)
     counters: Counters = msgspec.field(default_factory=Counters)
     host_counters: HostCounters = msgspec.field(default_factory=HostCounters)
@@ -73,9 +76,21 @@ class State(msgspec.Struct):
             self.hearing.expect(job.job, job.node_names, self.inventory)
             self.forget(job.job)
 
+    def report(self, fact: Fact) -> None:
+        """Take up what is told beside polls, kernels and recorders."""
+        if fact.kind == "stack" and fact.data.looked_ns:
+            self.rank_stacks.take(fact, self.inventory)
+            return
+        self.reports.take(fact, self.inventory)
+        if fact.kind == "step_times":
+            self.step_times.take(fact)
+        if fact.kind == "setting":
+            self.differences.take(fact)
+
     def forget(self, job: str) -> None:
         """A job is over, or begins anew."""
         self.recorders.forget(job)
+        self.rank_stacks.forget(job)
         self.halts.forget(job)
         self.steps.forget(job)
         self.step_times.forget(job)
@@ -84,6 +99,7 @@ class State(msgspec.Struct):
     def regroup(self, job: str) -> None:
         """A job goes on in another membership."""
         self.recorders.forget(job)
+        self.rank_stacks.forget(job)
         self.halts.regroup(job)
         self.steps.regroup(job)
         self.reports.resume(job)

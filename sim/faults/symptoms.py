@@ -58,13 +58,17 @@ class ContextLost(msgspec.Struct, frozen=True):
     rank: int
 
 
+LoneWork = Literal["", "data", "save", "evaluation", "upload", "compile", "index", "program"]
+"""What a rank may do while all others wait for it, nothing being wrong; "": nobody knows."""
+
+
 class RankDelayed(msgspec.Struct, frozen=True):
     """A rank's next step takes so much longer, once."""
 
     rank: int
     delay_ns: int
-    waits_for: Literal["", "data", "save"] = ""
-    """What its own timers book the time under."""
+    waits_for: LoneWork = ""
+    """Its own timers book data and saves."""
 
 
 class RankPrints(msgspec.Struct, frozen=True):

@@ -215,7 +215,7 @@ class Job:
             self._moved()
 
     def delay(self, number: int, delay_ns: int, waits_for: str = "") -> None:
-        """The rank's next step takes so much longer: for data, to save, or nobody knows."""
+        """The rank's next step takes so much longer: for what it does alone, "" if nobody knows."""
         self._compute.delay(number, delay_ns, waits_for)
 
     def congest(self, node: str, index: int, per_mille: int) -> None:
@@ -349,11 +349,7 @@ class Job:
         table.compute_ns[ranks] = self._compute.of(ranks, table.step, self._places_on)
         table.due_data_ns[ranks] = table.due_save_ns[ranks] = 0
         for rank, delay_ns, waits_for in self._compute.delays_of(ranks):
-            table.compute_ns[rank] += delay_ns
-            if waits_for == "data":
-                table.due_data_ns[rank] = delay_ns
-            elif waits_for == "save":
-                table.due_save_ns[rank] = delay_ns
+            table.delay(rank, delay_ns, waits_for)
         if self.model.save_ms:
             saves = (table.step[ranks] + 1) % self.model.checkpoint_steps == 0
             table.due_save_ns[ranks] += saves * self.model.save_ms * MS

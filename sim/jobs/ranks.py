@@ -72,6 +72,24 @@ class RankTable:
         """In what its next collective differs from that of the others: operation, size, dtype or
         order; or absent: it never calls it."""
         self.returncodes: Final[dict[int, int]] = {}
+        self._alone: Final[dict[int, tuple[int, str]]] = {}
+        """After which step a rank last did something alone, and what."""
+
+    def delay(self, rank: int, delay_ns: int, waits_for: str) -> None:
+        """The step that a rank begins takes so much longer, which its own timers may book."""
+        self.compute_ns[rank] += delay_ns
+        self._alone[rank] = int(self.step[rank]), waits_for
+        if waits_for == "data":
+            self.due_data_ns[rank] = delay_ns
+        elif waits_for == "save":
+            self.due_save_ns[rank] = delay_ns
+
+    def does_alone(self, rank: int) -> str | None:
+        """What a rank does in the step that it is in and the others do not; None: nothing."""
+        if self.due_save_ns[rank]:
+            return "save"
+        step, what = self._alone.get(rank, (-1, ""))
+        return what if step == self.step[rank] else None
 
     def inverts(self) -> NDArray[np.bool_]:
         """For each rank: whether it calls its groups in another order than the others."""

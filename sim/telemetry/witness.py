@@ -20,6 +20,7 @@ from nemesis.sim.jobs.job import Job
 from nemesis.sim.jobs.ranks import Rank, pid_of
 from nemesis.sim.jobs.recorder import missing, recorded
 from nemesis.sim.telemetry.evidence import Evidence
+from nemesis.sim.telemetry.stack_looks import StackLooks
 from nemesis.sim.topology.cluster import SETTINGS, Cluster
 
 MS: Final = 1_000_000
@@ -44,6 +45,7 @@ class Witness:
         self._kernel: Final = KernelLines(origin)
         self._period_ns: Final = cluster.cluster.sample_period_ms * MS
         self._dumped: set[tuple[int, int]] = set()
+        self._stacks: Final = StackLooks(origin)
 
     @property
     def ranks(self) -> list[Rank]:
@@ -128,9 +130,15 @@ class Witness:
         self.observations.append(device_state_of(self.origin, now_ns, gpu=gpu, nic=nic))
 
     def look(self, now_ns: int) -> None:
-        """Take flight recorders where the job stalls."""
+        """Take flight recorders and stacks where the job stalls."""
         if self.stalled(now_ns):
             self.dump(now_ns)
+            there = [
+                rank
+                for rank in self.ranks
+                if rank.stage == "running" and self._evidence.dumps(rank.number)
+            ]
+            self.observations += self._stacks.look(self.job, there, now_ns)
 
     def stalled(self, now_ns: int) -> bool:
         """Whether a rank waits for longer than any healthy step takes."""

@@ -33,6 +33,7 @@ PER_NODE_DAY: Final[tuple[tuple[str, str, float], ...]] = (
     ("kernel-noise", ANY, 2.0),  # up to 20 lines each
     ("nic-noise", ANY, 1.0),  # at polls of a register that is not there
     ("slow-step", ANY, 4.0),  # a collection of garbage, a page fault
+    ("lone-work", ANY, 0.5),  # a save, an evaluation, a compilation on one rank
     ("corrected-errors", ANY, 0.5),  # beside those of single bits (sim/params.toml, ce_days)
     ("user-xid", SPARE, 0.5),
     ("user-xid", ANY, 0.2),

@@ -14,6 +14,7 @@ from nemesis.actors.agent.agent import Agent
 from nemesis.actors.agent.launch import Launch
 from nemesis.actors.agent.roster import Roster
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
+from nemesis.schemas.inferred import FaultAttributed
 from nemesis.schemas.observed import ProcessExited
 from nemesis.schemas.plans import Plan
 from nemesis.streams.side_by_side import background
@@ -60,6 +61,20 @@ def test_a_killed_or_stopped_rank_costs_no_step_and_the_rest_trains_on_as_if_it_
     recovery = next(each for each in events if isinstance(each, RecoveryDecided))
     assert (hold.dead_ranks, recovery.action) == ((victim,), "shrink")
     assert recovery.removed_ranks == (victim,)
+
+
+@pytest.mark.timeout(300)
+def test_a_rank_that_sleeps_in_its_own_code_is_named_by_its_stack_and_the_rest_trains_on(
+    tmp_path: Path,
+) -> None:
+    told, events = asyncio.run(_trained(tmp_path, f"sleep:2@{FATAL_STEP}"))
+    named = next(each for each in events if isinstance(each, FaultAttributed) and each.culprits)
+    assert [each.id for each in named.culprits] == ["rank/llama/2"]
+    assert (named.fault_class, named.evidence[0].fact.split("/")[1]) == ("app.stall", "stack")
+    assert "befall (" in named.reason
+    assert "asleep" in named.reason
+    expected = reference((0, 1, 3))
+    assert all(told[rank] == expected[rank] for rank in (0, 1, 3))
 
 
 @pytest.mark.timeout(300)

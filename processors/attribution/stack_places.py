@@ -63,21 +63,21 @@ _WORK: Final[Mapping[Place, re.Pattern[str]]] = {
         + _named("sav[ei]|checkpoint|ckpt|snapshot|export|upload|dump|persist|writ|flush")
     ),
     "evaluating": re.compile(
-        r"(?i)" + _named("eval|valid|test|generat|predict|infer|metric|score|bench|profil|log")
+        r"(?i)" + _named("eval|valid|test|generate|predict|infer|metric|score|bench|profil|log")
     ),
+    "transferring": re.compile(
+        r"[/(](?:socket|ssl|selectors|select|asyncio/\w+|http/\w+)\.py:"
+        r"|(?:urllib3|requests|httpx|aiohttp|botocore|grpc|fsspec|s3fs|gcsfs)/"
+    ),
+    "another program": re.compile(r"[/(](?:subprocess|popen_\w+|multiprocessing/process)\.py:"),
     "loading": re.compile(
         r"(?i)_next_data|_try_get_data|dataloader|importlib|"
         + _named(
             "load|read|fetch|download|data|batch|sampl|token|index|shuffl|build|prepar|preproc"
-            "|cach|setup|init|restor|resum",
+            "|cache|setup|init|restore|resum",
             but="step",
         )
     ),
-    "transferring": re.compile(
-        r"[/(](?:socket|ssl|selectors|select|asyncio/\w+|http/\w+|multiprocessing/connection)\.py:"
-        r"|(?:urllib3|requests|httpx|aiohttp|botocore|grpc|fsspec|s3fs|gcsfs)/"
-    ),
-    "another program": re.compile(r"[/(](?:subprocess|popen_\w+|multiprocessing/process)\.py:"),
 }
 """What a thread does for as long as it takes, by any of its frames; the first that fits."""
 _LOCK: Final = re.compile(

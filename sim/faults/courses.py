@@ -94,6 +94,7 @@ _COURSES: Mapping[str, Callable[[Any, Target, Random], Course]] = {
     "nan-loss": program.nan_loss,
     "nccl-version": program.nccl_version,
     "slow-step": decoys.slow_step,
+    "lone-work": decoys.lone_work,
     "corrected-errors": decoys.corrected_errors,
     "kernel-noise": decoys.kernel_noise,
     "user-xid": decoys.user_xid,

@@ -7,6 +7,7 @@ from nemesis.sim.faults.course import ERR, Course
 from nemesis.sim.faults.planned_decoys import (
     CorrectedErrors,
     KernelNoise,
+    LoneWork,
     MaintenanceReboot,
     NicNoise,
     NoisyNeighbour,
@@ -48,6 +49,15 @@ def slow_step(planned: SlowStep, target: Target, random: Random) -> Course:
     course = Course(node=target.node, component=target.rank_name)
     course.because(course.component, "is slow in one step")
     course.at(0, RankDelayed(target.rank, planned.delay_ms * MS))
+    return course
+
+
+def lone_work(planned: LoneWork, target: Target, random: Random) -> Course:
+    """A save, an evaluation, a compilation on one rank: what a barrier after it is there for."""
+    course = Course(node=target.node, component=target.rank_name)
+    course.because(course.component, f"is busy alone with its {planned.does}")
+    course.at(0, RankDelayed(target.rank, round(planned.lasts_s * 1e9), planned.does))
+    course.blames_not([target.rank_name, target.gpu_name])
     return course
 
 

@@ -70,6 +70,7 @@ FaultPlanned = (
     | planned_program.NanLoss
     | planned_program.NcclVersion
     | planned_decoys.SlowStep
+    | planned_decoys.LoneWork
     | planned_decoys.CorrectedErrors
     | planned_decoys.KernelNoise
     | planned_decoys.UserXid

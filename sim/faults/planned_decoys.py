@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from nemesis.sim.faults.plan import Few, OnGpu, OnNic, OnRank, Planned, Ppm, Seconds
+from nemesis.sim.faults.symptoms import LoneTask
 
 PerMilleLost = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 
@@ -13,6 +14,13 @@ class SlowStep(OnRank, kw_only=True, frozen=True, tag="slow-step"):
     """One rank is slow in one step."""
 
     delay_ms: Annotated[int, msgspec.Meta(ge=1, le=2_500)] = 1_200
+
+
+class LoneWork(OnRank, kw_only=True, frozen=True, tag="lone-work"):
+    """One rank does something alone, and rightly, while all others wait for it."""
+
+    does: LoneTask = "evaluation"
+    lasts_s: Annotated[float, msgspec.Meta(ge=1.0, le=50.0)] = 25.0
 
 
 class CorrectedErrors(OnGpu, kw_only=True, frozen=True, tag="corrected-errors"):

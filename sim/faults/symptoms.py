@@ -58,8 +58,8 @@ class ContextLost(msgspec.Struct, frozen=True):
     rank: int
 
 
-LoneWork = Literal["", "data", "save", "evaluation", "upload", "compile", "index", "program"]
-"""What a rank may do while all others wait for it, nothing being wrong; "": nobody knows."""
+LoneTask = Literal["data", "save", "evaluation", "upload", "compile", "index", "program"]
+"""What a rank may do while all others wait for it, nothing being wrong."""
 
 
 class RankDelayed(msgspec.Struct, frozen=True):
@@ -67,8 +67,8 @@ class RankDelayed(msgspec.Struct, frozen=True):
 
     rank: int
     delay_ns: int
-    waits_for: LoneWork = ""
-    """Its own timers book data and saves."""
+    waits_for: LoneTask | Literal[""] = ""
+    """Its own timers book data and saves; "": nobody knows."""
 
 
 class RankPrints(msgspec.Struct, frozen=True):

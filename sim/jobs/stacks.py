@@ -59,7 +59,7 @@ _TEARDOWN: Final = Stand(
 )  # fmt: skip
 _COMPUTES: Final = Stand((f"linear ({_TORCH}/nn/functional.py:{{line}})", _STEP.format(line=219)),
                          1_000, moves=True)  # fmt: skip
-_BUSY: Final[Mapping[str, Stand]] = {
+BUSY: Final[Mapping[str, Stand]] = {
     "data": Stand(("wait (python3.11/multiprocessing/connection.py:948)",
                    f"_next_data ({_TORCH}/utils/data/dataloader.py:1479)", _OUTER[0]), 1, _POLL),
     "save": Stand((f"save ({_TORCH}/serialization.py:{{line}})",
@@ -92,7 +92,7 @@ def stand_of(job: Job, rank: int, now_ns: int) -> Stand:
         return _ASTRAY[crc32(f"{job.name}/{rank}/{table.began_ns[rank]}".encode()) % len(_ASTRAY)]
     if table.stopped_ns[rank] == NEVER_NS and job.waiting_since_ns(rank, now_ns) is None:
         alone = table.does_alone(rank)
-        return _COMPUTES if alone is None else _BUSY[alone]
+        return _COMPUTES if alone is None else BUSY[alone]
     return _WAITING[crc32(job.name.encode()) % len(_WAITING)]
 
 

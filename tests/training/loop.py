@@ -1,9 +1,10 @@
 """The loop that tests train: a small network on fixed numbers, four lines of it the hook's.
 
 Run by an interpreter that has torch. Environment: OUT, a folder; STEPS; FATE `KIND:RANK@STEP`, what
-befalls whom before its reduction of that step: a signal, or `cut`: the reduction completes and it
-does not see it; LATE `RANK:SECONDS`, who is slow after its loop. Appends one line a step: number,
-members, the loss and the samples' sum, exactly; what it has at the end is a file of its own.
+befalls whom before its reduction of that step: a signal; `cut`: the reduction completes and it does
+not see it; `sleep`: it never comes to it; LATE `RANK:SECONDS`, who is slow after its loop. Appends
+one line a step: number, members, the loss and the samples' sum, exactly; what it has at the end is
+a file of its own.
 """
 
 import importlib
@@ -19,6 +20,8 @@ from nemesis.training.gloo_group import BrokenGroupError
 torch: Any = importlib.import_module("torch")
 
 LENGTH, WIDTH, BATCH, SEED = 512, 16, 4, 5
+OVER_S = 300.0
+"""Longer than any test waits."""
 
 
 def parts() -> tuple[Any, Any, Any, Any]:
@@ -38,6 +41,8 @@ def checksum(model: Any) -> str:
 
 def befall(kind: str, hook: Any) -> None:
     """What is to befall this rank."""
+    if kind == "sleep":
+        time.sleep(OVER_S)
     if kind != "cut":
         os.kill(os.getpid(), getattr(signal, kind))
         return

@@ -8,7 +8,8 @@ import msgspec
 from nemesis.schemas.node_ranges import NODES_MAX, count_nodes, parse_nodes
 from nemesis.schemas.observed import Count, Index, Ns
 
-NOTHING_SAID: Final = msgspec.Raw(b"{}")
+Described = dict[str, int | str | bool | tuple[int | str, ...]]
+"""A handful of numbers and words by name."""
 RANKS_PER_NODE_MAX: Final = 1024
 """Far above any node's GPUs; readers list the ranks of a node, and a slip must not fill memory."""
 
@@ -27,7 +28,7 @@ class ProcessorActivated(Operation, kw_only=True, frozen=True):
 
     name: str
     version: Count
-    settings: msgspec.Raw = NOTHING_SAID
+    settings: msgspec.Raw = msgspec.Raw(b"{}")
     """A JSON object; its keys are the processor's own."""
 
 
@@ -62,10 +63,10 @@ class JobSubmitted(Operation, kw_only=True, frozen=True, dict=True):
     """What it needs, for example `TP8_NVL18+PP4_IB2`; docs/scheduling.md has the language."""
     gpu_count: Index = 0
     """That it is to have; 0: as many as the degrees of `spec` say."""
-    model: msgspec.Raw = NOTHING_SAID
-    """What its model is made of, a JSON object of nemesis.processors.parallelism.model."""
-    settings: msgspec.Raw = NOTHING_SAID
-    """What it sets beside its degrees, a JSON object: `seq`, `recompute` and others."""
+    model: Described = {}
+    """What its model is made of, by the fields of nemesis.processors.parallelism.model."""
+    settings: Described = {}
+    """What it sets beside its degrees: `seq`, `recompute` and others."""
     team: str = ""
     """Whose share of the cluster it takes; "": that of `by`."""
     priority: Annotated[int, msgspec.Meta(ge=-1000, le=1000)] = 0

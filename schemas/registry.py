@@ -151,7 +151,9 @@ EVENTS: Final[Mapping[str, FactKind]] = {
             scheduled.JobRejected,
             scheduled.JobQueued,
             scheduled.JobReleased,
+            scheduled.PlacementRequested,
         ),
+        *_event("inferred", "actor:solver", scheduled.PlacementProposed),
         *_event("decided", "processor:scheduler", scheduled.JobPlaced),
         *_event(
             "done",

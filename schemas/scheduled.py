@@ -140,6 +140,51 @@ class JobReleased(Inference, kw_only=True, frozen=True):
     """How long it had them, log time."""
 
 
+class GangWanted(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+    """A job as a solver sees it."""
+
+    job: str
+    nodes: Count
+    segment: Count = 1
+    """Nodes that must lie on one shelf; it divides `nodes`."""
+    weights: tuple[Count, ...] = ()
+    """By level, what touching one more group costs: shelves first, then tiers upwards."""
+
+
+class PlacementRequested(Inference, kw_only=True, frozen=True):
+    """Jobs are about to be placed; until the deadline a solver may say where they lie better."""
+
+    request: str
+    deadline_ns: Ns
+    """Log time until which an answer is waited for."""
+    free: tuple[Count, ...]
+    """By shelf (nodes on one leaf and in one NVLink domain), nodes that are free."""
+    tiers: tuple[tuple[Index, ...], ...]
+    """By tier above the shelves, the group of each."""
+    gangs: tuple[GangWanted, ...]
+
+
+class GangProposed(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+    """Where a solver would put a job."""
+
+    job: str
+    shelves: tuple[Index, ...]
+    nodes: tuple[Count, ...]
+    """Of each of those shelves."""
+
+
+class PlacementProposed(Inference, kw_only=True, frozen=True):
+    """A solver's answer: a proposal, which is checked in whole numbers before anything follows."""
+
+    request: str
+    gangs: tuple[GangProposed, ...] = ()
+    """(): it found nothing in time."""
+    bound: Count = 0
+    """No placement of all of them costs less, it says."""
+    status: str = ""
+    """In the solver's own words."""
+
+
 def begun(data: Any) -> JobSubmitted | None:
     """The job that begins with this fact; None where none does, or it has yet to be placed."""
     if isinstance(data, JobPlaced):

@@ -45,7 +45,7 @@ def measured(seed: int, leaves: int, jobs: int, seconds: float) -> tuple[Judged,
     begun = time.process_time()
     own = judge(place, gangs, WEIGHTS, attempts_max=ATTEMPTS)
     own_ms = (time.process_time() - begun) * 1000
-    asked = program(place, gangs, WEIGHTS)
+    asked = program(place, gangs, [WEIGHTS] * len(gangs))
     start = values_of(asked, place, gangs, own.placements) if own.placements else ()
     answer = solve(asked.mip, seconds=seconds, start=start, threads=1)
     best = judge(place, gangs, WEIGHTS, program=asked, answer=answer, attempts_max=ATTEMPTS)

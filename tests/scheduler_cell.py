@@ -145,12 +145,6 @@ class Cell:
         self.observe("tick", ClockTicked(**self.stamp("clock")))
 
     def submit(self, job: str, spec: str = "", **fields: Any) -> int:
-        if "model" in fields or "settings" in fields:
-            fields |= {
-                name: msgspec.Raw(msgspec.json.encode(fields[name]))
-                for name in ("model", "settings")
-                if name in fields
-            }
         data = JobSubmitted(
             at_ns=self.now_ns,
             by=fields.pop("by", "ann"),

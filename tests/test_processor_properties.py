@@ -19,7 +19,7 @@ from tests.ecc_log import settings as activation
 from tests.strategies import any_of
 from tests.test_attribution_properties import Act, acts, facts_of
 
-NAMES = ("attribution", "ecc_model", "ecc_rules", "goodput", "healer", "incident")
+NAMES = ("attribution", "ecc_model", "ecc_rules", "goodput", "healer", "incident", "scheduler")
 WORDS = st.sampled_from(
     (
         "", "llama", "n1", "n2", "leaf1", "i-1", "i-2", "llama/1", "llama/2", f"llama/{'9' * 5000}",

@@ -1,6 +1,15 @@
 """Promises of the scheduler: who is placed, where, and what those hear who are not."""
 
-from nemesis.schemas.scheduled import JobPlaced, JobQueued, JobRejected, JobReleased
+from nemesis.actors.solver.actor import proposed
+from nemesis.schemas.scheduled import (
+    GangProposed,
+    JobPlaced,
+    JobQueued,
+    JobRejected,
+    JobReleased,
+    PlacementProposed,
+    PlacementRequested,
+)
 from tests.scheduler_cell import Cell
 
 
@@ -52,3 +61,70 @@ def test_a_node_that_turned_bad_is_avoided_and_then_on_probation() -> None:
     assert "n001 (on probation)" in cell.told(JobQueued)[-1].reason or not cell.nodes_of("next")
     cell.tick(86_400)
     assert cell.nodes_of("next") == ("n001", "n002")
+
+
+def crowded(settings: bytes = b"{}") -> Cell:
+    """Three jobs that wait for one: the first that comes takes the hole that suits the last."""
+    cell = Cell((5, 4), settings=settings)
+    cell.submit("all", "TP8_NVL18+DP9")
+    for name, nodes in (("x", 2), ("y", 4), ("z", 3)):
+        cell.submit(name, f"TP8_NVL18+DP{nodes}")
+    cell.end("all")
+    return cell
+
+
+def leaves_of(cell: Cell, job: str) -> set[str]:
+    """Below which leaves a job lies, in a cell of five nodes and four."""
+    return {"leaf1" if node <= "n005" else "leaf2" for node in cell.nodes_of(job)}
+
+
+def test_a_solver_is_asked_and_its_proposal_is_taken_where_it_is_better() -> None:
+    assert [len(leaves_of(crowded(), job)) for job in "xyz"] == [1, 1, 2]
+    cell = crowded(b'{"solver_wait_ns": 2000000000}')
+    (request,) = cell.told(PlacementRequested)
+    assert [gang.job for gang in request.gangs] == ["x", "y", "z"]
+    assert not cell.nodes_of("x")
+    cell.event(proposed(request, seconds=5), request.request)
+    assert [len(leaves_of(cell, job)) for job in "xyz"] == [1, 1, 1]
+    assert cell.told(JobPlaced, "z")[0].proposal == request.request
+
+
+def test_a_proposal_that_does_not_hold_or_comes_too_late_changes_nothing() -> None:
+    own = crowded()
+    for shelf, nodes, seconds in ((0, 9, 0), (7, 3, 0), (0, 3, 3)):
+        cell = crowded(b'{"solver_wait_ns": 2000000000}')
+        (request,) = cell.told(PlacementRequested)
+        cell.tick(seconds)
+        gang = GangProposed(job="z", shelves=(shelf,), nodes=(nodes,))
+        answer = PlacementProposed(
+            at_ns=cell.now_ns, reason="test", request=request.request, gangs=(gang,)
+        )
+        cell.event(answer, request.request)
+        assert [cell.nodes_of(job) for job in "xyz"] == [own.nodes_of(job) for job in "xyz"]
+        assert not any(each.proposal for each in cell.told(JobPlaced))
+
+
+def test_what_was_rejected_never_reaches_a_solver() -> None:
+    cell = Cell((5, 4), settings=b'{"solver_wait_ns": 2000000000}')
+    cell.submit("wide", "TP16_NVL18")
+    cell.submit("large", "TP8_NVL18+DP99")
+    cell.tick()
+    assert len(cell.told(JobRejected)) == 2
+    assert not cell.told(PlacementRequested)
+
+
+LLAMA = {
+    "name": "small", "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336,
+    "gated": True, "vocab": 128256, "seq": 8192,
+}  # fmt: skip
+
+
+def test_where_the_model_is_said_a_place_comes_with_its_predicted_step() -> None:
+    cell = Cell((4, 4))
+    cell.submit("llama", "TP8_NVL18+DP4;gbs=64", model=LLAMA, settings={"recompute": "selective"})
+    quality = cell.told(JobPlaced)[0].quality
+    assert (quality.unit, quality.status) == ("ns", "optimal")
+    assert 0 < quality.step_ns_least <= quality.step_ns
+    assert 0 < quality.mfu_ppm < 1_000_000
+    cell.submit("odd", "TP8_NVL18", model={"name": "odd", "layers": 1})
+    assert cell.told(JobRejected)[0].findings[0].code == "MODEL"

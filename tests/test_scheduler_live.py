@@ -30,7 +30,9 @@ class Room:
         self.state = {"NEMESIS_STATE_DIR": str(base), "NEMESIS_CELL": "room"}
 
     def __call__(self, *arguments: str) -> Ran:
-        signed = ("--by", "ann", "--reason", "tried") if arguments[0] != "queue" else ()
+        signed = (
+            ("--by", "ann", "--reason", "tried") if arguments[0] not in ("place", "queue") else ()
+        )
         return run(*arguments, *signed, **self.state)
 
     def document(self, *arguments: str, status: int = 0) -> Any:
@@ -72,6 +74,9 @@ def room(tmp_path: Path) -> Iterator[Room]:
 
 
 def test_a_job_whose_node_turned_bad_is_placed_elsewhere(room: Room) -> None:
+    asked = room.document("place", "TP8_NVL18+DP2", "--dry-run")
+    assert (asked["fact"], asked["data"]["nodes"]) == ("job_placed", ["n001", "n002"])
+    assert "jobs are placed by the queue" in room("place", "TP8").stderr
     placed = room.document("submit", "llama", "TP8_NVL18+DP2")
     assert (placed["fact"], placed["data"]["nodes"]) == ("job_placed", ["n001", "n002"])
     refused = room("submit", "wide", "TP16_NVL18")
@@ -79,6 +84,7 @@ def test_a_job_whose_node_turned_bad_is_placed_elsewhere(room: Room) -> None:
     waits = room("submit", "next", "TP8_NVL18+DP3", "--team", "vision")
     assert (waits.returncode, "would help: the end of llama" in waits.stdout) == (0, True)
 
+    assert "if it were submitted" in room("place", "TP8_NVL18+DP4", "--dry-run").stdout
     story = Cell(())
     story.blame("gpu/n001/0000:00:00.0")
     room.tell(story.records[-1:])

@@ -42,7 +42,7 @@ def test_the_optimum_of_500_small_clusters_is_found_and_called_so() -> None:
     while tried < 500:
         place, gangs = small(dice)
         best = optimum(place, gangs, WEIGHTS)
-        own = program(place, gangs, WEIGHTS)
+        own = program(place, gangs, [WEIGHTS] * len(gangs))
         answer = solve(own.mip, seconds=10)
         found = judge(place, gangs, WEIGHTS, program=own, answer=answer)
         assert bool(found.placements) == bool(best)
@@ -58,7 +58,7 @@ GANGS = [Gang(5), Gang(4, segment=2)]
 
 
 def test_a_start_is_the_placement_that_it_was_made_of() -> None:
-    own = program(PLACE, GANGS, WEIGHTS)
+    own = program(PLACE, GANGS, [WEIGHTS] * len(GANGS))
     first = judge(PLACE, GANGS, WEIGHTS)
     values = values_of(own, PLACE, GANGS, first.placements)
     again = proposal(own, GANGS, Answer(values, 0.0, "given"))
@@ -77,7 +77,7 @@ def test_a_start_is_the_placement_that_it_was_made_of() -> None:
     ],
 )
 def test_a_proposal_that_cannot_be_is_refused_and_our_own_holds(change: object, word: str) -> None:
-    own = program(PLACE, GANGS, WEIGHTS)
+    own = program(PLACE, GANGS, [WEIGHTS] * len(GANGS))
     answer = solve(own.mip, seconds=10)
     wrong = replace(answer, values=change(answer.values))  # type: ignore[operator]
     found = judge(PLACE, GANGS, WEIGHTS, program=own, answer=wrong)
@@ -87,7 +87,7 @@ def test_a_proposal_that_cannot_be_is_refused_and_our_own_holds(change: object, 
 
 
 def test_a_bound_above_what_is_already_there_is_not_believed() -> None:
-    own = program(PLACE, GANGS, WEIGHTS)
+    own = program(PLACE, GANGS, [WEIGHTS] * len(GANGS))
     found = judge(PLACE, GANGS, WEIGHTS, program=own, answer=Answer((), 1e9, "nonsense"))
     assert found.bound_by == "prefix"
     assert found.bound <= found.cost

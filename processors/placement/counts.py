@@ -66,14 +66,14 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         return (self.cost - self.bound) * 1_000_000 // self.cost if self.cost else 0
 
 
-def program(ground: Ground, gangs: Sequence[Gang], weights: Sequence[int]) -> Program:
-    """The program of placing all these gangs."""
+def program(ground: Ground, gangs: Sequence[Gang], weights: Sequence[Sequence[int]]) -> Program:
+    """The program of placing all these gangs; `weights`: by gang, of each level."""
     building = Building()
     counts: list[tuple[int, int, int]] = []
     uses: list[tuple[int, int, int, int]] = []
     on_shelf: dict[int, list[tuple[int, int]]] = {}
-    for number, gang in enumerate(gangs):
-        own = _gang_rows(building, ground, gang, weights)
+    for number, (gang, costs) in enumerate(zip(gangs, weights, strict=True)):
+        own = _gang_rows(building, ground, gang, costs)
         counts += [(variable, number, shelf) for variable, shelf in own.counts]
         uses += [(variable, number, level, group) for variable, level, group in own.uses]
         for variable, shelf in own.counts:

@@ -8,7 +8,7 @@ one kind; it is refused where every kind refuses it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from nemesis.processors.parallelism.parsing import BadSpecError, Parsed, read
 from nemesis.processors.parallelism.spec import Spec
 from nemesis.processors.placement.ranks import node_sizes
 from nemesis.processors.topology.pool import Pool
-from nemesis.schemas.operated import JobSubmitted
+from nemesis.schemas.operated import Described, JobSubmitted
 from nemesis.schemas.scheduled import JobFinding
 
 FINDINGS_MAX: Final = 16
@@ -47,7 +47,7 @@ def admit(job: JobSubmitted, pool: Pool | None) -> Admission:
     except BadSpecError as error:
         said = JobFinding(code=error.spec_code, text=error.problem, span=(error.at, error.at + 1))
         return Admission(outcome="rejected", findings=(said,))
-    except (BadModelError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except BadModelError as error:
         return Admission(outcome="rejected", findings=(JobFinding(code="MODEL", text=str(error)),))
     spec, gpu_count = parsed.spec, job.gpu_count
     if not gpu_count and infers(spec) and "*" not in job.spec:
@@ -112,15 +112,17 @@ def kinds_of(pool: Pool) -> list[Pool]:
     return [each for each, _ in sorted(found, key=lambda one: (-one[0].gpu_count, one[1]))]
 
 
-def _model(raw: msgspec.Raw) -> ModelShape | None:
-    """Raises: BadModelError, msgspec.DecodeError."""
-    document: dict[str, Any] = msgspec.json.decode(bytes(raw), type=dict[str, Any])
-    return model_of(document, str(document.pop("name", "model"))) if document else None
+def _model(said: Described) -> ModelShape | None:
+    """Raises: BadModelError."""
+    return model_of(said, str(said.get("name", "model"))) if said else None
 
 
-def _settings(raw: msgspec.Raw) -> Settings:
-    """Raises: BadModelError, msgspec.DecodeError."""
-    settings = msgspec.json.decode(bytes(raw), type=Settings)
+def _settings(said: Described) -> Settings:
+    """Raises: BadModelError."""
+    try:
+        settings = msgspec.convert(said, Settings)
+    except msgspec.ValidationError as error:
+        raise BadModelError(f"settings: {error}") from error
     for name, (least, most) in RANGES.items():
         value = getattr(settings, name)
         for number in value if isinstance(value, tuple) else (value,):

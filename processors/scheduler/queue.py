@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from nemesis.processors.parallelism.case import Case
 from nemesis.processors.parallelism.rules import RULES
+from nemesis.processors.placement.ground import Placement
 from nemesis.processors.scheduler.admission import Admission, admit
 from nemesis.processors.scheduler.placing import Place, placed
 from nemesis.processors.scheduler.settings import SECOND_NS, Settings
@@ -88,6 +89,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Outcome = Start | Delay | Refusal
+NOTHING_PROPOSED: Final[Mapping[str, Placement]] = {}
 
 
 def ordered(state: State, settings: Settings) -> list[str]:
@@ -112,9 +114,15 @@ def ground_of(state: State, whole: Pool) -> Ground:
     )
 
 
-def decide(state: State, settings: Settings, ground: Ground, now_ns: int) -> list[Outcome]:
-    """What becomes of each job from the top of the queue."""
-    deciding = _Deciding(state, settings, ground, now_ns)
+def decide(
+    state: State,
+    settings: Settings,
+    ground: Ground,
+    now_ns: int,
+    proposals: Mapping[str, Placement] = NOTHING_PROPOSED,
+) -> list[Outcome]:
+    """What becomes of each job from the top of the queue; proposals are taken where they hold."""
+    deciding = _Deciding(state, settings, ground, now_ns, proposals)
     names = ordered(state, settings)[:LOOK_MAX]
     return [deciding.look(name, position) for position, name in enumerate(names)]
 
@@ -122,9 +130,16 @@ def decide(state: State, settings: Settings, ground: Ground, now_ns: int) -> lis
 class _Deciding:
     """One pass over the queue."""
 
-    def __init__(self, state: State, settings: Settings, ground: Ground, now_ns: int) -> None:
+    def __init__(
+        self,
+        state: State,
+        settings: Settings,
+        ground: Ground,
+        now_ns: int,
+        proposals: Mapping[str, Placement],
+    ) -> None:
         self._state, self._settings, self._now_ns = state, settings, now_ns
-        self._ground = ground
+        self._ground, self._proposals = ground, proposals
         self._given: set[str] = set()
         self._ends = sorted(
             (job.ends_ns(settings, now_ns), name, job.nodes) for name, job in state.running.items()
@@ -171,7 +186,8 @@ class _Deciding:
         if not self._known:
             return None
         taken = {*self._given, *kept}
-        return fitted(self._state, self._ground, waiting, taken, self._now_ns)
+        proposed = self._proposals.get(waiting.job.job, ())
+        return fitted(self._state, self._ground, waiting, taken, self._now_ns, proposed=proposed)
 
     def _reserve(self, name: str, waiting: Waiting) -> Reservation | None:
         """The first moment at which it finds a place; None: not even with all jobs over."""
@@ -179,7 +195,7 @@ class _Deciding:
             return None
         ends = self._ends
         places: dict[int, Place | None] = {}
-        quick = replace(waiting, job=replace(waiting.job, model=msgspec.Raw(b"{}")))
+        quick = replace(waiting, job=replace(waiting.job, model={}))
 
         def fits(ended: int) -> bool:
             free = replace(self._ground, taken=())
@@ -206,9 +222,18 @@ class _Deciding:
 
 
 def fitted(
-    state: State, ground: Ground, waiting: Waiting, taken: Collection[str], now_ns: int
+    state: State,
+    ground: Ground,
+    waiting: Waiting,
+    taken: Collection[str],
+    now_ns: int,
+    *,
+    proposed: Placement = (),
 ) -> tuple[Case, Place] | None:
-    """A place for a job on what is free besides these nodes, on the first kind that has one."""
+    """A place for a job on what is free besides these nodes, on the first kind that has one.
+
+    `proposed`: is taken where it holds on the first kind.
+    """
     admission = admit(waiting.job, ground.free(taken))
     if admission.outcome != "accepted":
         return None
@@ -216,7 +241,15 @@ def fitted(
     for case in admission.cases:
         assert case.pool is not None
         kind = ground.spares(taken).only(set(case.pool.nodes))
-        place = placed(case, spare_pool=kind, told=state.told.nodes, waited_s=waited_s)
-        if place is not None:
-            return case, place
+        for own in (proposed, ()) if proposed else ((),):
+            place = placed(
+                case,
+                spare_pool=kind,
+                told=state.told.nodes,
+                waited_s=waited_s,
+                proposed=("solver", own),
+            )
+            if place is not None:
+                return case, place
+        proposed = ()
     return None

@@ -48,8 +48,8 @@ def queued(fact: Fact, waiting: Waiting, position: int, why: Why) -> Conclusion:
     return _said(fact, data, waiting.job.job, waiting.seq)
 
 
-def placed(fact: Fact, waiting: Waiting, start: Start) -> Conclusion:
-    """It begins, on these nodes."""
+def placed(fact: Fact, waiting: Waiting, start: Start, proposal: str) -> Conclusion:
+    """It begins, on these nodes; `proposal`: the request that was answered last."""
     place, job = start.place, waiting.job
     degrees = degrees_of(start.case.layout)
     data = JobPlaced(
@@ -68,6 +68,7 @@ def placed(fact: Fact, waiting: Waiting, start: Start) -> Conclusion:
         on_log_loss=job.on_log_loss,
         grace_ns=job.grace_ns,
         quality=place.quality,
+        proposal=proposal if place.quality.rule == "solver" else "",
         backfilled=start.backfilled,
         relaxed=place.relaxed,
     )
@@ -94,7 +95,8 @@ def _place_words(place: Place, backfilled: bool) -> str:
     quality = place.quality
     words = [_counted(len(place.nodes), "node"), f"found by {quality.rule}"]
     if quality.status == "optimal":
-        words.append("none is better")
+        whose = ", says the solver" if quality.bound_by == "solver" else ""
+        words.append(f"none is better{whose}")
     else:
         words.append(f"at most {quality.gap_ppm / 10_000:.1f} % above the best")
     if quality.step_ns:

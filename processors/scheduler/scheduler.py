@@ -15,6 +15,7 @@ job_released. What was placed counts once it is read back, so the state follows 
 | tick, job_* | if something changed: from the top, job_placed, job_queued or job_rejected |
 | inventories, verdicts, predictions, protections | what there is to be had changes |
 | attempt_completed | a recovery took its job off nodes |
+| placement_proposed | placed, if it is better than our own in whole numbers |
 
 Not here: starting processes (whoever reads job_placed), and what becomes of them (healer).
 """
@@ -29,9 +30,17 @@ from nemesis.processors.scheduler.admission import admit, spec_of
 from nemesis.processors.scheduler.explain import why
 from nemesis.processors.scheduler.health import blamed_nodes
 from nemesis.processors.scheduler.placing import next_relaxation_s
+from nemesis.processors.scheduler.proposing import (
+    better,
+    proposals_in,
+    request_for,
+    sharpened,
+    starts_of,
+)
 from nemesis.processors.scheduler.queue import (
     Delay,
     Ground,
+    Outcome,
     Refusal,
     Start,
     decide,
@@ -42,6 +51,7 @@ from nemesis.processors.scheduler.settings import SECOND_NS, Settings, decode_se
 from nemesis.processors.scheduler.state import (
     DECISIONS_MAX,
     QUEUE_MAX,
+    Asked,
     Running,
     State,
     Waiting,
@@ -55,7 +65,13 @@ from nemesis.schemas.inferred import FailurePredicted, FaultAttributed, Incident
 from nemesis.schemas.kept import ConclusionUndeliverable
 from nemesis.schemas.observed import ClockTicked, FabricInventoryReported, InventoryReported
 from nemesis.schemas.operated import JobEnded, JobSubmitted, NodeProtected
-from nemesis.schemas.scheduled import JobFinding, JobPlaced, JobRejected
+from nemesis.schemas.scheduled import (
+    JobFinding,
+    JobPlaced,
+    JobRejected,
+    PlacementProposed,
+    PlacementRequested,
+)
 
 SAY_NS: Final = 30 * SECOND_NS
 """For so long a job that waits for the same reason is not told which other nodes block it."""
@@ -72,11 +88,19 @@ _Read: TypeAlias = (
     | JobEnded
     | JobPlaced
     | JobRejected
+    | PlacementProposed
     | RecoveryDecided
     | AttemptCompleted
     | ConclusionUndeliverable
 )
-_AT_ONCE: Final = ("tick", "job_submitted", "job_ended", "job_placed", "job_rejected")
+_AT_ONCE: Final = (
+    "tick",
+    "job_submitted",
+    "job_ended",
+    "job_placed",
+    "job_rejected",
+    "placement_proposed",
+)
 """After these the queue is looked at; what else changed waits for the next tick."""
 
 
@@ -97,6 +121,7 @@ class Scheduler:
         "job_ended",
         "job_placed",
         "job_rejected",
+        "placement_proposed",
         "recovery_decided",
         "attempt_completed",
         "conclusion_undeliverable",
@@ -112,6 +137,7 @@ class Scheduler:
         """Take shares and times; what was said in silence is not waited for."""
         self._settings = decode_settings(settings)
         self._state.unread = ()
+        self._state.asked = None
         self._state.changed = True
         for waiting in self._state.queue.values():
             waiting.said = ("", ())
@@ -132,7 +158,9 @@ class Scheduler:
         """Take a fact in, then look at the queue if something may start."""
         found = self._take(fact, fact.data)
         state = self._state
-        if fact.kind in _AT_ONCE and state.changed and state.queue and not state.unread:
+        asked = state.asked is not None and state.asked.is_open(now_of(fact))
+        ready = state.changed and not state.unread and not asked
+        if fact.kind in _AT_ONCE and ready and state.queue:
             found += self._look(fact)
         return found
 
@@ -166,6 +194,10 @@ class Scheduler:
                 self._read(data.job)
                 if data.job in state.queue and state.queue[data.job].seq in fact.cause:
                     del state.queue[data.job]
+            case PlacementProposed():
+                if state.asked is not None and state.asked.request == data.request:
+                    state.asked.proposed = state.asked.proposed or data
+                    state.changed = True
             case RecoveryDecided():
                 state.decided[data.decision] = data.nodes_out
                 while len(state.decided) > DECISIONS_MAX:
@@ -191,10 +223,12 @@ class Scheduler:
         state = self._state
         state.changed |= state.health.pass_time(now_of(fact))
         state.changed |= 0 < state.wake_ns <= now_of(fact)
+        if state.asked is not None and not state.asked.is_open(now_of(fact)):
+            state.changed = True
 
     def _on_told(self, other: bool, booted: bool) -> None:
         if other:
-            self._pool = None
+            self._pool = self._state.asked = None  # shelves have other numbers now
         self._state.changed |= other or booted
 
     def _on_submitted(self, fact: Fact, job: JobSubmitted) -> list[Conclusion]:
@@ -278,15 +312,21 @@ class Scheduler:
         state.changed = False
         state.count(now_ns, self._settings.share_half_life_ns)
         ground = self._ground()
+        proposal = state.asked.request if state.asked is not None else ""
+        outcomes, request = self._decided(ground, now_ns)
+        if request is not None:
+            state.asked_count += 1
+            state.asked = Asked(request=request.request, deadline_ns=request.deadline_ns)
+            return [Conclusion(data=request, key=request.request, cause=(fact.seq,))]
         found: list[Conclusion] = []
         delays: list[Delay] = []
         given: set[str] = set()
         unread: list[str] = []
-        for outcome in decide(state, self._settings, ground, now_ns):
+        for outcome in outcomes:
             match outcome:
                 case Start():
                     waiting = state.queue[outcome.name]
-                    found.append(said.placed(fact, waiting, outcome))
+                    found.append(said.placed(fact, waiting, outcome, proposal))
                     given.update((*outcome.place.nodes, *outcome.place.spares))
                     unread.append(outcome.name)
                 case Refusal():
@@ -303,6 +343,21 @@ class Scheduler:
             found += self._tell(fact, rest, delay, now_ns)
         state.wake_ns = self._next_wake_ns(now_ns)
         return found
+
+    def _decided(
+        self, ground: Ground, now_ns: int
+    ) -> tuple[list[Outcome], PlacementRequested | None]:
+        """What becomes of whom, with a proposal where one is better; or what is asked first."""
+        state, wait_ns = self._state, self._settings.solver_wait_ns
+        own = decide(state, self._settings, ground, now_ns)
+        starts, asked = starts_of(own), state.asked
+        state.asked = None
+        if asked is None and wait_ns and starts:
+            return own, request_for(state, starts, ground.free(), now_ns, wait_ns)
+        if asked is not None and (proposals := proposals_in(asked.proposed)):
+            other = decide(state, self._settings, ground, now_ns, proposals)
+            own = other if better(own, other) else own
+        return (own if asked is None else sharpened(own, asked.proposed)), None
 
     def _tell(self, fact: Fact, ground: Ground, delay: Delay, now_ns: int) -> list[Conclusion]:
         """Why a job waits, where that is news."""

@@ -10,6 +10,7 @@ from nemesis.processors.scheduler.settings import SECOND_NS, Settings
 from nemesis.processors.topology.told import Told
 from nemesis.schemas.node_ranges import parse_nodes
 from nemesis.schemas.operated import JobSubmitted
+from nemesis.schemas.scheduled import PlacementProposed
 
 QUEUE_MAX: Final = 1000
 """Jobs that wait at a time; one more is refused."""
@@ -57,6 +58,19 @@ class Running(msgspec.Struct, array_like=True, dict=True):
         return max(self.since_ns + runtime_ns, now_ns + SECOND_NS)
 
 
+class Asked(msgspec.Struct, array_like=True):
+    """A solver was asked."""
+
+    request: str
+    deadline_ns: int
+    proposed: PlacementProposed | None = None
+    """Its answer, once it is there."""
+
+    def is_open(self, now_ns: int) -> bool:
+        """An answer may come still."""
+        return self.proposed is None and now_ns < self.deadline_ns
+
+
 class State(msgspec.Struct, array_like=True):
     """Everything."""
 
@@ -75,6 +89,9 @@ class State(msgspec.Struct, array_like=True):
     """Something may start that could not before."""
     decided: dict[str, tuple[str, ...]] = {}
     """By decision on a recovery that is not done yet: nodes that its job leaves."""
+    asked: Asked | None = None
+    asked_count: int = 0
+    """How often a solver was asked."""
     wake_ns: int = 0
     """Log time at which that is so without news; 0: never."""
 

@@ -92,3 +92,37 @@ def archivist(
             await pulse.beside(working, pulse.pulses_folder(folder), name, log.is_connected)
 
     run_until_told(run())
+
+
+@act.command("solver")
+def solver(
+    name: str = typer.Option("solver-1", help="This copy's own name: another for each copy."),
+    cell: CellOption = "local",
+    server: ServerOption = "",
+    context: ContextOption = "",
+    credentials: CredsOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Propose places for jobs that the scheduler asks about. Ctrl-C ends it.
+
+    It is asked where `solver_wait_ns` of the scheduler's settings is above 0.
+    """
+    from nemesis.actors.solver.actor import SolverActor
+    from nemesis.streams import pulse
+    from nemesis.streams.contexts import find
+    from nemesis.streams.server import state_folder
+
+    async def run() -> None:
+        target = find(
+            server=server or None,
+            context=context or None,
+            cell=cell,
+            credentials_folder=credentials,
+        )
+        if not quiet:
+            await say_up(target, "actor/solver", cell, server, context)
+        async with await target.connect("actor/solver", name=f"actor-solver-{name}") as log:
+            folder = pulse.pulses_folder(state_folder(cell))
+            await pulse.beside(SolverActor(log).run(), folder, name, log.is_connected)
+
+    run_until_told(run())

@@ -22,6 +22,7 @@ from nemesis.cli.incident import incident
 from nemesis.cli.job import job
 from nemesis.cli.mfu import mfu
 from nemesis.cli.pause import pause, resume
+from nemesis.cli.place import place
 from nemesis.cli.policy import policy
 from nemesis.cli.process import process
 from nemesis.cli.producer import producer
@@ -90,6 +91,7 @@ app.command()(incident)
 app.add_typer(job, name="job")
 app.command()(mfu)
 app.command()(pause)
+app.command()(place)
 app.add_typer(policy, name="policy")
 app.command()(process)
 app.command()(producer)

@@ -57,7 +57,7 @@ def submit(
     """
     who = signed(by, reason)
     check_name("job", name)
-    data = _described(
+    data = described(
         name, spec, model=model, gpus=gpus, setting=setting or [], team=team, priority=priority,
         runtime=runtime, world_min=world_min, who=who,
     )  # fmt: skip
@@ -65,7 +65,7 @@ def submit(
     if json:
         print_json({"fact": token, "data": said})
     else:
-        _show(name, token, said)
+        show(name, token, said)
     if token == "job_rejected":
         raise typer.Exit(1)
 
@@ -96,7 +96,7 @@ def release(
     say(f"{name}: released {nodes}" + (", waits again" if said.requeued else ""))
 
 
-def _described(
+def described(
     name: str,
     spec: str,
     *,
@@ -121,18 +121,17 @@ def _described(
     from nemesis.cli.durations import seconds
     from nemesis.cli.topology_check import model_of, settings_of
     from nemesis.processors.parallelism.parsing import parse
-    from nemesis.schemas.operated import NOTHING_SAID, JobSubmitted
+    from nemesis.schemas.operated import JobSubmitted
 
     parse(spec)
-    shape = msgspec.Raw(msgspec.json.encode(model_of(model))) if model else NOTHING_SAID
     return JobSubmitted(
         at_ns=time.time_ns(),
         job=name,
         nodes=(),
         spec=spec,
         gpu_count=gpus,
-        model=shape,
-        settings=msgspec.Raw(msgspec.json.encode(settings_of(setting))),
+        model=msgspec.to_builtins(model_of(model)) if model else {},
+        settings=msgspec.to_builtins(settings_of(setting)),
         team=team,
         priority=priority,
         runtime_ns=round(seconds(runtime, "--runtime") * 1e9) if runtime else 0,
@@ -209,7 +208,8 @@ def _unanswered(what: str) -> NoAnswerError:
     )
 
 
-def _show(name: str, token: str, said: Any) -> None:
+def show(name: str, token: str, said: Any) -> None:
+    """Tell people what the scheduler said."""
     if token == "job_placed":
         say(f"{name}: placed on {','.join(said.nodes)}")
         say(f"  {said.reason}")

@@ -159,6 +159,34 @@ def test_a_reading_that_could_not_be_taken_changes_nothing() -> None:
     assert bands(log) == [("record", "spare_rows_low")]
 
 
+def test_a_storm_of_corrected_errors_is_degraded_and_no_forecast_of_a_failure() -> None:
+    log = memory_log()
+    for minute in range(14):
+        read(log, dram_ce_count=1_000 * minute)
+        log.tick(60)
+    (said,) = predictions(log)
+    assert (said.band, said.rule, said.probability_ppm) == ("record", "degraded", 0)
+    assert said.evidence[0].says == "1000 corrected errors in the last 60 s"
+    log.tick(3_700)
+    assert bands(log)[1:] == [("clear", "")]
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [1_000 * (minute // 2) for minute in range(40)],  # a burst every other minute
+        [50 * minute for minute in range(40)],  # fewer than one a second
+        [5_000_000, *[0] * 20],  # what it counted in its life, and a reboot
+    ],
+)
+def test_bursts_and_a_trickle_of_corrected_errors_are_no_storm(counts: list[int]) -> None:
+    log = memory_log()
+    for count in counts:
+        read(log, dram_ce_count=count)
+        log.tick(60)
+    assert predictions(log) == []
+
+
 def test_another_gpu_in_the_same_place_clears_what_was_said_of_the_one_before() -> None:
     log = cluster("n1", log=Log(EccRules()))
     log.inventory("n1", "0000:1b:00.0", serial="1")

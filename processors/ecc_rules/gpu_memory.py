@@ -17,6 +17,8 @@ from nemesis.processors.ecc_rules.rules import (
     REMAPPED_ROWS_MAX,
     RULES,
     SRAM_UNCORRECTABLE_MAX,
+    STORM_A_SECOND,
+    STORM_NS,
     Rule,
 )
 from nemesis.schemas.channels import ABSENT, GPU_CHANNELS
@@ -24,6 +26,8 @@ from nemesis.schemas.inferred import RiskBand
 
 CHANNELS: Final = GPU_CHANNELS[:8]
 """The memory's, the first of a GPU's row."""
+SECOND_NS: Final = 1_000_000_000
+MINUTE_NS: Final = 60 * SECOND_NS
 STANDING_NS: Final = 2**62  # a level that is read now has no end
 _AT: Final = {name: at for at, name in enumerate(CHANNELS)}
 
@@ -47,6 +51,11 @@ class GpuMemory(msgspec.Struct):
     proofs: dict[str, Proof] = {}
     band: RiskBand = "clear"
     incident: str = ""
+    minute_ns: int = 0
+    """When corrected errors were last held against time, and how many there were."""
+    minute_count: int = 0
+    storm_ns: int = 0
+    """Since when they come as in a storm; 0: they do not."""
 
     def holding(self, now_ns: int) -> Rule | None:
         """The gravest rule that holds."""
@@ -79,7 +88,29 @@ class GpuMemory(msgspec.Struct):
         self.readings = [
             old if new == ABSENT else new for old, new in zip(self.readings, row, strict=True)
         ]
+        self._see_storm(proof, now_ns)
         self._see_levels(proof, now_ns)
+
+    def _see_storm(self, proof: Proof, now_ns: int) -> None:
+        """Once a minute: how many corrected errors came in it."""
+        passed_ns = now_ns - self.minute_ns
+        if passed_ns < MINUTE_NS:
+            return
+        count = self.readings[_AT["dram_ce_count"]] + self.readings[_AT["sram_ce_count"]]
+        came = count - self.minute_count if count >= self.minute_count else count
+        unheard = 2 * passed_ns > 3 * MINUTE_NS  # what did not change is not read: none came
+        if unheard or came * SECOND_NS < STORM_A_SECOND * passed_ns:
+            self.storm_ns = 0
+        elif not self.storm_ns:
+            self.storm_ns = self.minute_ns
+        self.minute_ns, self.minute_count = now_ns, count
+        if self.storm_ns and now_ns - self.storm_ns >= STORM_NS:
+            says = f"{came} corrected errors in the last {passed_ns // SECOND_NS} s"
+            self._hold(
+                "degraded",
+                now_ns + HOLDS_NS["degraded"],
+                msgspec.structs.replace(proof, says=says),
+            )
 
     def _see_levels(self, proof: Proof, now_ns: int) -> None:
         value = dict(zip(CHANNELS, self.readings, strict=True))

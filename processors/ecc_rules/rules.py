@@ -29,6 +29,10 @@ SRAM_UNCORRECTABLE_MAX: Final = 4
 # The remapper fails for good after so many (same page, DRAM memory); warned of at seven eighths.
 REMAPPED_ROWS_MAX: Final = 512 * 7 // 8
 GROWING_NS: Final = DAY_NS  # a row remapped so recently: the bank's spare rows are being used up
+# A storm: 17,700 a second went on for days, and nobody was told of it (NVIDIA/NVSentinel#1748,
+# NVIDIA/DCGM#313). That so many for so long tell it from bursts before a failure is assumed.
+STORM_A_SECOND: Final = 1
+STORM_NS: Final = 600 * 1_000_000_000
 CALM_NS: Final = 600 * 1_000_000_000  # a level must be gone for so long: a reset takes minutes
 
 
@@ -99,6 +103,12 @@ RULES: Final = (
         advice="nothing is wrong as long as no more rows are remapped",
     ),
     Rule(
+        name="degraded",
+        band="record",
+        says="a storm of corrected errors, one a second or more for ten minutes",
+        advice="degraded, which is no sign that it will fail: such storms went on for days",
+    ),
+    Rule(
         name="corrected_rate",
         band="record",
         says="the driver reports a high rate of corrected errors (Xid 92)",
@@ -124,5 +134,6 @@ HOLDS_NS: Final[Mapping[str, int]] = {
     "remap_failed": PROBATION_NS,
     "growing": GROWING_NS,
     "corrected_rate": DAY_NS,
+    "degraded": HOUR_NS,
 }
 """How long an event counts; `growing` is a condition of spare_rows_used and no rule."""

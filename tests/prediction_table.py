@@ -1,8 +1,8 @@
 """The figures of failure prediction: `python -m tests.prediction_table [options] [--write]`.
 
 With models named it judges them anew and keeps what it found in tests/failure_figures; without, it
-reads that. Prints Markdown; with `--write` puts it between the marks of docs/prediction.md. All is
-simulated.
+reads that, and what `tests.needless_days` kept there. Prints Markdown; with `--write` puts it
+between the marks of docs/prediction.md. All is simulated.
 
     --honest MODEL        of the honest mix: what is shipped
     --seeds MODEL ...     of the seed mix, by seeds of training; the first is kept for the bench
@@ -26,10 +26,13 @@ from nemesis.sim.prediction.evaluation import Evaluation, Figure, Told
 from nemesis.sim.prediction.figures import Value
 from nemesis.sim.prediction.judge import Asked, Judgement, judge, named
 from nemesis.sim.prediction.precursors import Mix
+from tests.needless_days import TIERS, Needless
 
 ROOT = Path(__file__).parent.parent
 KEPT = Path(__file__).parent / "failure_figures"
 SEED_MODEL = KEPT / "seed.msgpack"
+NEEDLESS = KEPT / "needless.json"
+"""What `python -m tests.needless_days --kept` writes."""
 BEGIN, END = "<!-- prediction -->", "<!-- /prediction -->"
 SEED = 2
 
@@ -61,9 +64,15 @@ def judged(model: Path, mix: Mix, options: argparse.Namespace, number: int) -> N
     path = KEPT / f"{mix}-{number}.json"
     if path.exists() and trimmed.rounding is None:
         before = msgspec.json.decode(path.read_bytes(), type=Judgement)
-        if before.model_sha256 == trimmed.model_sha256:
+        if _weights_of(before) == _weights_of(trimmed):
             trimmed = replace(trimmed, rounding=before.rounding)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(trimmed), indent=1) + b"\n")
+
+
+def _weights_of(found: Judgement) -> list[object]:
+    """What a model's weights follow from; its card says more, of chances that are fitted later."""
+    card = msgspec.json.decode(found.card)
+    return [card["mix"], card["plan"], card["history"]]
 
 
 def tables() -> Iterator[str]:
@@ -73,6 +82,8 @@ def tables() -> Iterator[str]:
         yield from _seed(seeds)
     for each in honest:
         yield from _honest(each)
+    if NEEDLESS.is_file():
+        yield from _needless(msgspec.json.decode(NEEDLESS.read_bytes(), type=Needless))
 
 
 def _about(found: Evaluation) -> str:
@@ -175,6 +186,33 @@ def _rest(found: Judgement) -> Iterator[str]:
             f"Integers lose {found.rounding.f1_points:.2f} points of F1 and "
             f"{found.rounding.pr_auc_points:.2f} of PR-AUC against the same weights as floats."
         )
+    yield ""
+
+
+def _needless(found: Needless) -> Iterator[str]:
+    yield (
+        "**How often a GPU would be taken out for nothing, simulated**: lives drawn as often as "
+        "they happen, every step scored, told by the processor's own latches; counted are GPUs "
+        "whose first alarm no failure followed within its horizon; model "
+        f"`{found.model_sha256[:12]}`."
+    )
+    yield ""
+    yield "| split | GPU-days | tier | told of | needless | per 10,000 GPU-days | at most (95 %) |"
+    yield "|---|---|---|---|---|---|---|"
+    rows = [(split, "by cost", each) for split, each in found.counted.items()]
+    rows += [("together", tier, found.together()) for tier in TIERS]
+    for split, tier, each in rows:
+        rate, most = each.rates(tier)
+        cells = [split, f"{each.gpu_days:,.0f}", tier, str(each.told[tier])]
+        cells += [str(each.needless[tier]), f"{rate:.2f}", f"{most:.2f}"]
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+    yield (
+        f"Whatever it is shown, this model gives no chance above {found.most_ppm[0] / 1e4:.1f} % "
+        f"within half an hour, nor above {found.most_ppm[2] / 1e4:.1f} % within two: its tables "
+        "have none. So its `act` tier, the only one that asks for a shrink, cannot be reached, and "
+        "moves by cost have a limit of their own."
+    )
     yield ""
 
 

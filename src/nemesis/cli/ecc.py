@@ -31,6 +31,9 @@ def train(
     channels: Annotated[int, typer.Option(min=4, max=64, help="Width of the network.")] = 32,
     batches: Annotated[int, typer.Option(min=3, help="At most.")] = 2_700,
     lives: Annotated[int, typer.Option(min=1, help="Of every kind.")] = 120,
+    disturbed: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of cuts shown as of another family.")
+    ] = 0.5,
     seed: Annotated[int, typer.Option(min=1, help="Of weights and batches.")] = 1,
     json: JsonOption = False,
 ) -> None:
@@ -49,6 +52,7 @@ def train(
         channels=channels,
         batches=batches,
         exact_from=batches * 2 // 3,
+        disturbed=disturbed,
         seed=seed,
     )
     _, card = run(

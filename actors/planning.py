@@ -46,6 +46,7 @@ def plan_of(
     """
     job = standing.submitted
     held = isinstance(decision, QuiesceDecided)
+    started = "" if isinstance(decision, QuiesceDecided) else decision.started
     members = standing.members if isinstance(decision, QuiesceDecided) else decision.members
     placements = placements_of(decision, standing)
     home = homes(standing, placements) if stores else {}
@@ -61,7 +62,7 @@ def plan_of(
         world=len(parse_ranks(members)),
         # who leaves at a boundary has its part in the last step, and ends by itself
         fenced="" if at_boundary and not held else format_ranks(_ended(decision)),
-        started="" if isinstance(decision, QuiesceDecided) else decision.started,
+        started=started,
         state_from="memory" if isinstance(decision, QuiesceDecided) else decision.state_from,
         placements=placements,
         issued_ns=decision.at_ns,
@@ -71,6 +72,9 @@ def plan_of(
         grace_ns=job.grace_ns,
         at_boundary=at_boundary and not held,
         store="" if held else store,
+        step=-1 if isinstance(decision, QuiesceDecided) else decision.checkpoint_step,
+        checkpoint="" if isinstance(decision, QuiesceDecided) else decision.checkpoint,
+        why=decision.reason if started else "",
     )
 
 
@@ -115,6 +119,7 @@ def progress_of(
     missing = starting = 0
     lost: list[int] = []
     steps: list[int] = []
+    ended: list[int] = []
     stopped: list[int] = []
     fenced, started = frozenset(parse_ranks(plan.fenced)), frozenset(parse_ranks(plan.started))
     unattached = unattached_of(plan, home, states)
@@ -126,6 +131,7 @@ def progress_of(
             steps.append(state.step)
         elif state.stage in ENDED and (plan.kind == "hold" or state.epoch >= plan.epoch):
             lost.append(rank)
+            ended.append(state.step)
         elif _has_arrived(plan, state):
             steps.append(state.step)
         elif plan.kind == "hold" and state.stopped:
@@ -141,7 +147,7 @@ def progress_of(
     return Progress(
         outcome="failed" if failed else "open" if missing else "done",
         lost=format_ranks(lost),
-        step=max(steps, default=0),
+        step=max(steps or ended, default=0),
         arrived_count=len(steps),
         starting_count=starting,
         unattached=format_ranks(unattached),

@@ -74,6 +74,7 @@ STEP_CHANNELS: Final = (
     "save_ns",  # of own_ns: writing a checkpoint
     "nonfinite_count",  # NaN and infinite values in this rank's own gradients
     "state_checksum",  # of its parameters after the step, equal over replicas
+    "state_step",  # after which step; absent or 0: the one of this row
 )
 
 GPU_STATE_CHANNELS: Final = (

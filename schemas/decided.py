@@ -4,7 +4,9 @@ Every decision about a job carries `job_revision`, the sequence of the last deci
 of that job that its maker had read. Where another one lies between, the decision is void.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
 
 from nemesis.schemas.codes import Action
 from nemesis.schemas.inferred import Inference
@@ -63,6 +65,10 @@ class RecoveryDecided(Decision, kw_only=True, frozen=True):
     """Nodes with a part at fault that no longer work for the job after it."""
     by_cost: bool = False
     """Nothing failed and nothing is likely to: only what a failure would cost speaks for it."""
+    checkpoint: str = ""
+    """Path of the latest checkpoint that the job told of, where ranks are started from it."""
+    checkpoint_step: Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)] = -1
+    """After which step that was written; -1: the job told of none."""
 
 
 class RecoveryWithheld(Inference, kw_only=True, frozen=True):

@@ -83,6 +83,10 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     from one same step; else they give up what they wait for."""
     store: str = ""
     """Of a membership: `host:port` where its members meet, "" where they know it."""
+    checkpoint: str = ""
+    """Path of what the started ones are to load, as the job told of it; `step` is its step."""
+    why: str = ""
+    """The decision's reason, for those who are started."""
 
 
 class RankState(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):

@@ -94,6 +94,7 @@ TELEMETRY: Final[Mapping[str, FactKind]] = {
         _telemetry("process_state", observed.ProcessStateSeen, kept_for_ever=True),
         _telemetry("group_broken", observed.GroupBroken, kept_for_ever=True),
         _telemetry("rank_ready", observed.RankReady, kept_for_ever=True),
+        _telemetry("checkpoint", observed.CheckpointWritten, kept_for_ever=True),
         _telemetry("collective", observed.CollectiveRecorded),
         _telemetry("fabric", observed.FabricSampled, owner="collector"),
         _telemetry(

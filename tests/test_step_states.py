@@ -162,6 +162,20 @@ def test_a_snapshot_in_between_changes_nothing() -> None:
     assert whole.log.processor.snapshot() == parted.log.processor.snapshot()
 
 
+def test_checksums_are_compared_by_the_step_that_they_are_of() -> None:
+    job = Job()
+    job.run(5)
+    # the odd one's checksum is of an earlier step than what it tells of its progress
+    for at in range(1, 21):
+        odd = {"state_step": 100 * at}
+        job.reads = {
+            rank: odd | {"step": 100 * at + rank, "state_checksum": at + rank // 7}
+            for rank in range(8)
+        }
+        job.run(1)
+    assert job.named == ["rank/llama/7"]
+
+
 def test_replicas_are_compared_though_nodes_tell_of_different_steps() -> None:
     job = Job()
     job.log = cluster(*NODES, *(f"n{number}" for number in range(5, 9)))

@@ -9,28 +9,34 @@ from pathlib import Path
 from typing import Any
 
 from nemesis.schemas.layout import Degrees
-from nemesis.training.hook import HOST, TAP, Hook, Stateful
+from nemesis.training.hook import HOST, TAP, Hook
 from nemesis.training.seat import AGENT, JOB, RANK
+from nemesis.training.stateful import Stateful
 from nemesis.training.wire import Line
 
 
 def attach(
-    torch: Any, things: tuple[Stateful, ...], *, seed: int, tp: int, cp: int, pp: int, ep: int
+    torch: Any,
+    things: tuple[Stateful, ...],
+    *,
+    seed: int,
+    degrees: Degrees,
+    checksum_steps: int,
 ) -> Hook:
     """A hook for this process; says once on stderr where no agent speaks to it."""
-    degrees = Degrees(tp=tp, cp=cp, pp=pp, ep=ep)
+    given: dict[str, Any] = {"seed": seed, "degrees": degrees, "checksum_steps": checksum_steps}
     path = os.environ.get(AGENT)
     if path is None:
         sys.stderr.write("nemesis: no agent here, this job trains alone\n")
-        return Hook(torch, things, None, seed=seed, degrees=degrees)
+        return Hook(torch, things, None, **given)
     for name, value in found_beside(Path(path), os.environ).items():
         os.environ.setdefault(name, value)
     try:
         line = Line(Path(path))
     except OSError as error:
         sys.stderr.write(f"nemesis: the agent at {path} does not answer ({error.strerror})\n")
-        return Hook(torch, things, None, seed=seed, degrees=degrees)
-    hook = Hook(torch, things, line, seed=seed, degrees=degrees)
+        return Hook(torch, things, None, **given)
+    hook = Hook(torch, things, line, **given)
     atexit.register(_end, hook, os.getpid())
     return hook
 

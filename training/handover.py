@@ -1,10 +1,11 @@
 """The latest state, given by one member of a group to those who have another."""
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nemesis.training.gloo_group import Group
+from nemesis.training.gloo_group import BrokenGroupError, Group
+from nemesis.training.membership import State
 
 
 def hand_over(
@@ -35,3 +36,16 @@ def hand_over(
         states = torch.load(io.BytesIO(body.numpy().tobytes()), weights_only=True)
         for thing, state in zip(things, states, strict=True):
             thing.load_state_dict(state)
+
+
+def giver_of(states: Mapping[int, State], newest: State) -> int | None:
+    """Which of those who have one part of the model gives its state; None where all have it.
+
+    Raises:
+        BrokenGroupError: none of them has the latest.
+    """
+    if newest not in states.values():
+        raise BrokenGroupError("nobody is left who has this part of the latest state")
+    if set(states.values()) == {newest}:
+        return None
+    return min(rank for rank, state in states.items() if state == newest)

@@ -19,16 +19,25 @@ trains as it would have without the hook, over torch's default group if there is
 import importlib
 import os
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from nemesis.schemas.layout import Degrees, Kind
+from nemesis.training.checksum import Checksums
 from nemesis.training.commit import Part, is_applied_by_others, latest, settled
 from nemesis.training.ddp import Buckets, tied
-from nemesis.training.gloo_group import BrokenGroupError, DoneAgainError, GivenUpError, Grounds
+from nemesis.training.flat import flattened, put_back, reduce_alone
+from nemesis.training.gloo_group import (
+    BrokenGroupError,
+    DoneAgainError,
+    GivenUpError,
+    Grounds,
+    Group,
+)
 from nemesis.training.groups import Groups, form
-from nemesis.training.handover import hand_over
+from nemesis.training.handover import giver_of, hand_over
 from nemesis.training.membership import NO_STATE, Member, State
 from nemesis.training.seat import Seat
+from nemesis.training.stateful import Stateful
 from nemesis.training.step import Step
 from nemesis.training.undo import Undo
 from nemesis.training.wire import Line
@@ -37,18 +46,8 @@ HOST: Final = "NEMESIS_HOST"
 """By which address peers reach this node."""
 TAP: Final = "NEMESIS_TAP"
 """Path of the socket on which torch serves this process's flight recorder."""
-
-
-class Stateful(Protocol):
-    """What a step changes: a module, an optimizer, a schedule."""
-
-    def state_dict(self) -> Any:
-        """Everything that makes it what it is."""
-        ...
-
-    def load_state_dict(self, state_dict: Any) -> Any:
-        """Be as that one was."""
-        ...
+CHECKPOINT: Final = "NEMESIS_CHECKPOINT"
+"""Path of what this process is to load, where its job is started anew from a checkpoint."""
 
 
 class Hook:
@@ -62,6 +61,7 @@ class Hook:
         *,
         seed: int,
         degrees: Degrees,
+        checksum_steps: int,
     ) -> None:
         self.seed: Final = seed
         """Of the order of samples; equal on all ranks."""
@@ -92,6 +92,7 @@ class Hook:
             self._tap: Final[Any] = tap._WorkerServer(os.environ[TAP])
             self._grounds: Final = Grounds(torch, os.environ.get(HOST, "127.0.0.1"))
             self._undo: Final = Undo(torch, modules)
+            self._checksums: Final = Checksums(torch, modules, checksum_steps)
             self._buckets = tied(
                 torch,
                 things,
@@ -148,6 +149,30 @@ class Hook:
         """A torch ProcessGroup for each kind of the job's layout; none where it trains alone."""
         return self._for_torch
 
+    @property
+    def checkpoint(self) -> str:
+        """Path of the checkpoint that this process is to go on from, as `checkpointed` told of it
+        in an earlier life of the job; "" for none."""
+        return os.environ.get(CHECKPOINT, "")
+
+    def checkpointed(self, path: str | os.PathLike[str]) -> None:
+        """What the job has now lies there, whole; one of its ranks says so."""
+        if self._seat is not None:
+            self._seat.saved = self.steps_count, os.fspath(path)
+            self._seat.say()
+
+    def state_dict(self) -> dict[str, int]:
+        """The job's place, to be saved with the rest."""
+        return {"steps_count": self.steps_count, "samples_count": self.samples_count}
+
+    def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
+        """Go on from there, before the first step; who joins a running job goes on from its."""
+        self._steps_count, self.samples_count = (
+            state_dict[each] for each in ("steps_count", "samples_count")
+        )
+        if self._seat is not None:
+            self._seat.resumes(self._steps_count)
+
     def step(self) -> Step:
         """The next step, to be used in a `with`."""
         this: Any = self  # one class of two names for pyright, which sees the folder by two ways
@@ -190,20 +215,14 @@ class Hook:
         """
         torch, groups = self._torch, self._groups
         if groups is None:
-            self._reduce_alone(tensors)
+            reduce_alone(torch, tensors)
             return
-        kind = tensors[0] if tensors else torch.zeros(1)
-        # fresh in every step: an operation that was given up still writes into its own
-        number = kind.new_full((1,), self._place.member.waiting)
-        flat = torch.cat([*(each.reshape(-1) for each in tensors), number])
+        flat = flattened(torch, tensors, self._place.member.waiting)
         groups[over].reduce(flat, lambda: self._is_given_up)
         if self._degrees.replica_size == 1 and not self._reduced(int(flat[-1].item() != 0)):
             raise GivenUpError
         flat /= len(groups["dp"].members)
-        at = 0
-        for each in tensors:
-            each.copy_(flat[at : at + each.numel()].view_as(each))
-            at += each.numel()
+        put_back(flat, tensors)
 
     def commit(self) -> None:
         """All members have all gradients of the step; one integer is summed over all, if need be.
@@ -268,6 +287,7 @@ class Hook:
             self._steps_count += 1
             return
         self._undo.forget()
+        self._seat.checked = self._checksums.after(self.steps_count)
         self._seat.say()
         groups, self._unfinished = self._unfinished, None
         if groups is not None:
@@ -304,13 +324,6 @@ class Hook:
     def _park(self) -> None:
         for each in self._groups.all() if self._groups is not None else ():
             self._grounds.park(each)
-
-    def _reduce_alone(self, tensors: list[Any]) -> None:
-        dist = self._torch.distributed
-        if dist.is_initialized() and dist.get_world_size() > 1:
-            for each in tensors:
-                dist.all_reduce(each)
-                each.div_(dist.get_world_size())
 
     def _form(self, member: Member) -> None:
         seat, epoch = self._place, member.epoch
@@ -361,34 +374,26 @@ class Hook:
                 states = {rank: each.state for rank, each in zip(members, parts, strict=True)}
                 if is_all:
                     states = dict.fromkeys(members, newest)
-                counts = {rank: each[4] for rank, each in zip(members, told, strict=True)}
-                self._take(groups["peers"], epoch, states, counts)
+                giver = self._take(groups["peers"], epoch, states)
+                if giver is not None:
+                    self.samples_count = told[members.index(giver)][4]
                 return newest
 
-    def _take(
-        self,
-        peers: Any,
-        epoch: int,
-        states: Mapping[int, State],
-        samples_counts: Mapping[int, int],
-    ) -> None:
-        """Have the latest state, of one who has the same part of the model."""
-        newest = max(states.values())
+    def _take(self, peers: Group, epoch: int, states: Mapping[int, State]) -> int | None:
+        """Have the latest state, of one who has the same part of the model; whose, if not all's."""
         among = {rank: states[rank] for rank in peers.members}
-        if max(among.values()) != newest:
-            raise BrokenGroupError("nobody is left who has this part of the latest state")
-        source = self._place.source(epoch, among)
-        if set(among.values()) != {newest}:
-            giver = min(rank for rank, state in among.items() if state == newest)
+        giver = giver_of(among, max(states.values()))
+        takes = self._place.source(epoch, among) != self._place.rank
+        if giver is not None:
             hand_over(
                 self._torch,
                 self._things,
                 peers,
                 peers.members.index(giver),
-                takes=source != self._place.rank,
+                takes=takes,
                 given_up=lambda: self._is_given_up,
             )
-            self.samples_count = samples_counts[giver]
-        if source == self._place.rank:
+        if not takes:
             self._undo.restore()
         self._undo.forget()
+        return giver

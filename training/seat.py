@@ -45,10 +45,14 @@ class Seat:
         self._waits = False
         """Whether the loop is at its first step, and waits to be a member."""
         self._member: Member | None = None
-        self._first: Final = NO_STATE if os.environ.get(STATE_FROM) == "peer" else FIRST_STATE
+        self._first = NO_STATE if os.environ.get(STATE_FROM) == "peer" else FIRST_STATE
         self._stores: Final[dict[int, str]] = {}
         self._may_end: Final = threading.Event()
         self._why = ""
+        self.checked: tuple[int, int] = (0, 0)
+        """(step, checksum of the parameters after it), the latest."""
+        self.saved: tuple[int, str] = (-1, "")
+        """(step, path) of the latest checkpoint."""
         threading.Thread(target=self._listen, daemon=True, name="nemesis").start()
 
     @property
@@ -102,6 +106,15 @@ class Seat:
         with self._changed:
             self._member = msgspec.structs.replace(self.member, state=state)
 
+    def resumes(self, steps_count: int) -> None:
+        """What it has was loaded from a checkpoint; who joins others takes theirs all the same."""
+        with self._changed:
+            if self._first == NO_STATE:
+                return
+            self._first = State(0, steps_count)
+            if self._member is not None:
+                self._member = msgspec.structs.replace(self._member, state=self._first)
+
     def formed(self, epoch: int, state: State) -> None:
         """The groups of an epoch stand, and it has this state."""
         with self._changed:
@@ -137,6 +150,10 @@ class Seat:
                     epoch=max(0, member.epoch),
                     state=member.state,
                     why=self._why,
+                    checksum=self.checked[1],
+                    checked_step=self.checked[0],
+                    saved_step=self.saved[0],
+                    saved_path=self.saved[1],
                 )
             )
 

@@ -27,6 +27,13 @@ class Standing(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, ta
     state: State
     why: str = ""
     """Of one that is held by itself: what it saw of its group."""
+    checksum: int = 0
+    """Of its parameters, the latest that it made; 0: none yet."""
+    checked_step: int = 0
+    """After which step."""
+    saved_step: int = -1
+    """Of the latest checkpoint that it said to be whole; -1: none."""
+    saved_path: str = ""
 
 
 class Told(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, tag="told"):

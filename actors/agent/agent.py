@@ -367,8 +367,9 @@ class Agent:
             case "hold" | "join" | "leave":
                 self.ranks[deed.rank].tell(told)
             case "start":
+                source = plan.state_from
                 self._starter.start(
-                    deed.rank, plan.epoch, told, store=told.store, state_from=plan.state_from
+                    deed.rank, plan.epoch, told, store=told.store, state_from=source, plan=plan
                 )
 
     def _make_way(self, plan: Plan, starting: Sequence[int]) -> None:

@@ -62,6 +62,11 @@ class Rank:
         """When it was last heard."""
         self.is_stopped = False
         """Whether its process was seen to be stopped by a signal, for a while."""
+        self.saved: tuple[int, str] = (-1, "")
+        """(step, path) of the latest checkpoint that it told of."""
+        self._sums: dict[int, int] = {}
+        """Step to checksum of the parameters, since `checked` was last asked for."""
+        self._checked: tuple[int, int] = (0, 0)
         self._longest_ns = 0
         """Between two steps, so far."""
         self._on_end: Final = on_end
@@ -98,6 +103,18 @@ class Rank:
             return False
         return now_ns - self.said_ns > max(STALL_NS_MIN, STALL_TIMES * self._longest_ns)
 
+    def checked(self) -> tuple[int, int]:
+        """(step, checksum of its parameters after it) to be told now; checksum 0: it has none.
+
+        Of those since it was last asked the step that most powers of two divide: nodes are read at
+        different moments, and so tell of one same step every few times.
+        """
+        if self._sums:
+            step = max(self._sums, key=lambda each: (each & -each, each))
+            self._checked = step, self._sums[step]
+            self._sums = {}
+        return self._checked
+
     def heard(self, standing: Standing, writer: asyncio.StreamWriter, at_ns: int) -> None:
         """It says how it stands; one that connects is told what it may have missed."""
         if not self.is_alive:
@@ -105,6 +122,9 @@ class Rank:
         if standing.state.steps_count == self.state.steps_count + 1 > STEADY_STEPS:
             self._longest_ns = max(self._longest_ns, at_ns - self.said_ns)
         self.said_ns = at_ns
+        self.saved = max(self.saved, (standing.saved_step, standing.saved_path))
+        if standing.checksum:
+            self._sums[standing.checked_step] = standing.checksum
         self.stage, self.why = _STAGES[standing.stage], standing.why
         self._waits = standing.stage == "held"
         self.epoch, self.state = max(self.epoch, standing.epoch), standing.state

@@ -7,7 +7,7 @@ from typing import Final
 from nemesis.actors.agent.launch import Launch, environment_of
 from nemesis.actors.agent.ranks import Rank, started
 from nemesis.actors.agent.roster import Life, Roster
-from nemesis.schemas.plans import StateSource
+from nemesis.schemas.plans import Plan, StateSource
 from nemesis.training.wire import Told
 
 
@@ -41,10 +41,12 @@ class Starter:
         *,
         store: str,
         state_from: StateSource = "memory",
+        plan: Plan | None = None,
     ) -> None:
         """Start a rank's next process; `store`: where torch's own groups meet.
 
-        `told`: of the membership that it is started for; None: it waits beside the job.
+        `told`: of the membership that it is started for, `plan`: that asks for it; without the
+        first it waits beside the job.
 
         Raises:
             OSError: it cannot be started.
@@ -58,6 +60,7 @@ class Starter:
             "NEMESIS_STATE_FROM": state_from,
             "NEMESIS_TAP": str(self.tap_path(number)),
             "TORCH_FR_BUFFER_SIZE": "2000",
+            **({} if plan is None else _reasons(plan)),
         }
         self.tap_path(number).unlink(missing_ok=True)
         log = (self._launch.logs or self._folder) / f"rank_{number}.log"
@@ -67,3 +70,11 @@ class Starter:
             rank.tell(told)
         self._ranks[number] = rank
         self._roster.begin(Life(rank=number, pid=child.pid, epoch=epoch, is_beside=told is None))
+
+
+def _reasons(plan: Plan) -> dict[str, str]:
+    """Why a rank is started anew, and from what, as far as the job told of it."""
+    told = {"NEMESIS_WHY": plan.why}
+    if plan.state_from == "checkpoint" and plan.step >= 0:
+        told |= {"NEMESIS_CHECKPOINT": plan.checkpoint, "NEMESIS_CHECKPOINT_STEP": str(plan.step)}
+    return told

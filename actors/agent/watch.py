@@ -20,6 +20,7 @@ from nemesis.producers.recorder_tap import read_recorder
 from nemesis.producers.sample import block_of, sample_of
 from nemesis.schemas.channels import STEP_CHANNELS
 from nemesis.schemas.observed import (
+    CheckpointWritten,
     CollectiveRecorded,
     GroupBroken,
     Observation,
@@ -33,6 +34,8 @@ LOOK_S: Final = 0.1
 BROKEN_NS: Final = 200_000_000
 """How long a rank without its group waits for a plan before it is told of: mostly a peer's end is
 known by then, and what to do about it."""
+PATH_MAX: Final = 4096
+"""Of a file's path on Linux, limits.h."""
 TAP_S: Final = 0.2
 """A rank that is stuck answers in a millisecond, one that is stopped never."""
 
@@ -63,6 +66,8 @@ class Watch:
         """Epochs whose group was told to be broken."""
         self._ready: Final[dict[int, int]] = {}
         """Of ranks that were told to be ready: the process."""
+        self._saved: Final[dict[int, tuple[int, str]]] = {}
+        """Of ranks, the latest checkpoint that was told of."""
         self._dumped: Final[set[Moment]] = set()
         self._stacks: Final = StackLooks(origin, job, ranks, tap=tap, on_seen=on_seen)
 
@@ -88,6 +93,7 @@ class Watch:
                 *states,
                 *self._broken_groups(now_ns),
                 *self._ready_ranks(now_ns),
+                *self._checkpoints(now_ns),
             ]
             if seen:
                 self._on_seen(seen)
@@ -104,6 +110,24 @@ class Watch:
                 **self._origin.stamp("rank_ready", now_ns), job=self._job, rank=number, pid=pid
             )
             for number, pid in new.items()
+        ]
+
+    def _checkpoints(self, now_ns: int) -> list[CheckpointWritten]:
+        new = {
+            rank.number: rank.saved
+            for rank in self._ranks.values()
+            if rank.saved[0] >= 0 and rank.saved != self._saved.get(rank.number)
+        }
+        self._saved.update(new)
+        return [
+            CheckpointWritten(
+                **self._origin.stamp("checkpoint", now_ns),
+                job=self._job,
+                rank=rank,
+                step=step,
+                path=path[:PATH_MAX],
+            )
+            for rank, (step, path) in sorted(new.items())
         ]
 
     def _broken_groups(self, now_ns: int) -> list[GroupBroken]:
@@ -173,11 +197,7 @@ class Watch:
             await asyncio.sleep(PERIOD_NS / 1e9)
 
     def _sampled(self) -> SampleTaken:
-        rows: list[Mapping[str, int]] = [
-            {"rank": rank.number, "step": max(0, rank.state.steps_count)}
-            for rank in self._ranks.values()
-            if rank.is_alive
-        ]
+        rows = [_row(rank) for rank in self._ranks.values() if rank.is_alive]
         return sample_of(
             self._origin,
             time.time_ns(),
@@ -185,3 +205,10 @@ class Watch:
             steps=block_of(STEP_CHANNELS, rows) if rows else None,
             job=self._job if rows else "",
         )
+
+
+def _row(rank: Rank) -> Mapping[str, int]:
+    """A rank as a sample tells of it."""
+    told = {"rank": rank.number, "step": max(0, rank.state.steps_count)}
+    step, checksum = rank.checked()
+    return told | ({"state_step": step, "state_checksum": checksum} if checksum else {})

@@ -29,7 +29,7 @@ from nemesis.schemas.inferred import RuledOut
 REPLICAS_MIN: Final = 3  # of two that differ, nobody is the odd one
 STEPS_MIN: Final = 2  # one reading may be torn
 WORLD_MAX: Final = 1 << 20
-_RANK, _STEP, _DATA, _SAVE, _NONFINITE, _CHECKSUM = (
+_RANK, _STEP, _DATA, _SAVE, _NONFINITE, _CHECKSUM, _STATE_STEP = (
     STEP_CHANNELS.index(name)
     for name in (
         "rank",
@@ -38,6 +38,7 @@ _RANK, _STEP, _DATA, _SAVE, _NONFINITE, _CHECKSUM = (
         "save_ns",
         "nonfinite_count",
         "state_checksum",
+        "state_step",
     )
 )
 Longs = NDArray[np.int64]
@@ -47,6 +48,7 @@ class JobStates(msgspec.Struct):
     """One job: int64 by rank, of the last step that each told of."""
 
     step: bytearray
+    """After which it had the checksum."""
     checksum: bytearray
     data_ns: bytearray
     save_ns: bytearray
@@ -89,8 +91,11 @@ class StepStates(msgspec.Struct):
         known = (rank >= 0) & (rank < len(job.step) // 8) & (rows[:, _STEP] >= 0)
         if not known.all():
             rows, rank = rows[known], rank[known]
+        after = rows[:, _STEP]
+        if rows.shape[1] > _STATE_STEP:
+            after = np.where(rows[:, _STATE_STEP] > 0, rows[:, _STATE_STEP], after)
+        np.frombuffer(job.step, np.int64)[rank] = after
         for column, held in (
-            (_STEP, job.step),
             (_CHECKSUM, job.checksum),
             (_DATA, job.data_ns),
             (_SAVE, job.save_ns),

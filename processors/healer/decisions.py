@@ -361,7 +361,8 @@ def close(job: JobState) -> None:
     job.phase, job.pending = "running", None
     job.incident, job.opened_ns, job.cause, job.broken = "", 0, (), False
     job.hold, job.holds, job.hold_deadline_ns = "", False, 0
-    job.failed, job.vetoed, job.withheld_for, job.unattached = (), (), "", False
+    job.failed, job.vetoed, job.withheld_for = (), (), ""
+    job.unattached, job.step = False, -1
 
 
 def _lifted(job: JobState) -> Choice:

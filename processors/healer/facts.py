@@ -89,6 +89,8 @@ def recovery(
         placements=choice.placements,
         nodes_out=choice.nodes_out,
         by_cost=fault.by_cost,
+        checkpoint=job.saved[1] if choice.state_from == "checkpoint" else "",
+        checkpoint_step=job.saved[0] if choice.state_from == "checkpoint" else -1,
     )
     return _said(job, decided)
 
@@ -130,8 +132,17 @@ def _sentence(
     if choice.joined:
         parts.append(f"on {', '.join(choice.joined)} instead of {', '.join(choice.nodes_out)}")
     if choice.started:
-        parts.append(f"{len(choice.started)} started anew from {choice.state_from}")
+        parts.append(f"{len(choice.started)} started anew from {_source(job, choice)}")
     return f"Because {why}: {choice.action}, {', '.join(parts)}."
+
+
+def _source(job: JobState, choice: Choice) -> str:
+    """Where the started ranks take their state from, and how many steps that is behind."""
+    step, _ = job.saved
+    if choice.state_from != "checkpoint" or step < 0:
+        return choice.state_from
+    again = f", {job.step - step} steps are done again" if job.step >= step else ""
+    return f"the checkpoint of step {step}{again}"
 
 
 def _worth(policy: Policy, job: JobState, fault: Fault) -> str:

@@ -1,7 +1,8 @@
 """What the healer makes of groups that break though nobody ended, and of ranks that wait to join.
 
 A group that its ranks gave up is held: who is gone shows by not answering. A rank whose process was
-started anew beside the job joins at a boundary, once nothing else is wrong with the job.
+started anew beside the job joins at a boundary, once nothing else is wrong with the job. What the
+job has saved is kept here too: who starts it anew says how far back that goes.
 """
 
 from collections.abc import Iterable
@@ -9,13 +10,18 @@ from collections.abc import Iterable
 from nemesis.processors.healer.replicas import world_of
 from nemesis.processors.healer.state import HealerState, note, ranks_of
 from nemesis.schemas.facts import Fact
-from nemesis.schemas.observed import GroupBroken, RankReady
+from nemesis.schemas.observed import CheckpointWritten, GroupBroken, RankReady
 
 
-def take(state: HealerState, fact: Fact, data: GroupBroken | RankReady) -> Iterable[str]:
+def take(
+    state: HealerState, fact: Fact, data: GroupBroken | RankReady | CheckpointWritten
+) -> Iterable[str]:
     """Keep what the fact says; the job for which something may follow from it."""
     job = state.jobs.get(data.job)
     if job is None:
+        return ()
+    if isinstance(data, CheckpointWritten):
+        job.saved = data.step, data.path
         return ()
     if isinstance(data, RankReady):
         if data.rank in ranks_of(job.members) or data.rank >= world_of(job.submitted):

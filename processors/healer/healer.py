@@ -44,7 +44,7 @@ The order hold, abort, regroup follows torchft's and NCCL's published experience
 survivors must be told, they do not notice by themselves (github.com/pytorch/pytorch/issues/194679).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias, assert_never
 
 import msgspec
@@ -78,6 +78,7 @@ from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
 from nemesis.schemas.kept import ConclusionUndeliverable
 from nemesis.schemas.observed import (
+    CheckpointWritten,
     ClockTicked,
     GroupBroken,
     InventoryReported,
@@ -102,6 +103,7 @@ _Read: TypeAlias = (
     | ProcessExited
     | GroupBroken
     | RankReady
+    | CheckpointWritten
     | InventoryReported
     | FaultAttributed
     | FailurePredicted
@@ -136,6 +138,7 @@ class Healer:
         "process",
         "group_broken",
         "rank_ready",
+        "checkpoint",
         "inventory",
         "fault_attributed",
         "failure_predicted",
@@ -200,7 +203,7 @@ class Healer:
                 return [name for name, job in state.jobs.items() if job.is_open]
             case ProcessExited():
                 return self._on_exit(fact, data)
-            case GroupBroken() | RankReady():
+            case GroupBroken() | RankReady() | CheckpointWritten():
                 return groups.take(state, fact, data)
             case MembershipReported():
                 return self._on_membership(fact, data)
@@ -357,7 +360,7 @@ class Healer:
             )
             said.append(Conclusion(data=refused, key="policy", cause=(fact.seq,), urgent=True))
             return ()
-        return self._reconsider(lambda limit: limit != "vetoed")
+        return self._state.reconsider(lambda limit: limit != "vetoed")
 
     def _on_hand(self, hand: PauseSet | NodeProtected | BreakerReset) -> Iterable[str]:
         state = self._state
@@ -365,13 +368,13 @@ class Healer:
             case PauseSet():
                 state.paused = _with(state.paused, hand.scope, hand.paused)
                 held_up = ("paused", "unanswered", "expired")
-                return () if hand.paused else self._reconsider(lambda limit: limit in held_up)
+                return () if hand.paused else state.reconsider(lambda limit: limit in held_up)
             case NodeProtected():
                 state.protected = _with(state.protected, hand.node, hand.protected)
-                return () if hand.protected else self._reconsider(lambda limit: limit == "no_rung")
+                return () if hand.protected else state.reconsider(lambda limit: limit == "no_rung")
             case BreakerReset():
                 limits.reset(state, hand.limit)
-                return self._reconsider(lambda limit: limit == hand.limit)
+                return state.reconsider(lambda limit: limit == hand.limit)
             case _:
                 assert_never(hand)
 
@@ -382,15 +385,6 @@ class Healer:
                 if job.unread:
                     job.unread, job.phase, job.withheld_for = "", "waiting", "undeliverable"
         return ()
-
-    def _reconsider(self, stands_in_the_way: Callable[[str], bool]) -> list[str]:
-        """Jobs that waited for exactly this."""
-        names = []
-        for name, job in self._state.jobs.items():
-            if job.phase == "waiting" and stands_in_the_way(job.withheld_for):
-                job.phase, job.withheld_for = "holding", ""
-                names.append(name)
-        return names
 
 
 def _with(names: tuple[str, ...], name: str, there: bool) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 Everything is a list, a tuple or a dict in a stated order, so that equal states have equal bytes.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -143,6 +143,10 @@ class JobState(msgspec.Struct, array_like=True):
     """Ranks that are no members and have a process that waits to be one."""
     unattached: bool = False
     """None of its ranks has ever called the hook, as the attempt on what is open now saw."""
+    step: int = -1
+    """At which it was held; -1: it was not, or nobody knows."""
+    saved: tuple[int, str] = (-1, "")
+    """(step, path) of its latest checkpoint; -1: none was told of."""
 
     @property
     def is_open(self) -> bool:
@@ -158,6 +162,8 @@ class JobState(msgspec.Struct, array_like=True):
             lost |= members & ranks_of(attempt.stopped)
         if isinstance(attempt, AttemptCompleted | AttemptFailed):
             self.unattached = bool(attempt.unattached)
+        if isinstance(attempt, AttemptCompleted) and not attempt.unattached:
+            self.step = attempt.step
         self.exited = tuple(sorted({*self.exited, *lost}))
         self.silent = tuple(sorted({*self.silent, *silent}))
         return lost | silent
@@ -218,6 +224,15 @@ class HealerState(msgspec.Struct, array_like=True):
             return
         self.ended[event.job] = count
         bounded(self.ended, ENDED_MAX)
+
+    def reconsider(self, stands_in_the_way: Callable[[str], bool]) -> list[str]:
+        """Jobs that waited for exactly this."""
+        names: list[str] = []
+        for name, job in self.jobs.items():
+            if job.phase == "waiting" and stands_in_the_way(job.withheld_for):
+                job.phase, job.withheld_for = "holding", ""
+                names.append(name)
+        return names
 
     def bear_leap(self, now_ns: int) -> None:
         """A leap of log time is no waiting: the log was away, nothing could come meanwhile."""

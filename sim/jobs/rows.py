@@ -33,6 +33,7 @@ def step_rows(job: Job, numbers: Sequence[int] | Ranks, at_ns: int | Ranks) -> R
         "save_ns": table.save_ns[ranks],
         "nonfinite_count": np.zeros_like(ranks),
         "state_checksum": _checksums(job, steps),
+        "state_step": steps,
     }
     for at, name in enumerate(STEP_CHANNELS):
         rows[:, at] = columns[name]

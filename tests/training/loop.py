@@ -2,9 +2,10 @@
 
 Run by an interpreter that has torch. Environment: OUT, a folder; STEPS; FATE `KIND:RANK@STEP`, what
 befalls whom before its reduction of that step: a signal; `cut`: the reduction completes and it does
-not see it; `sleep`: it never comes to it; LATE `RANK:SECONDS`, who is slow after its loop. Appends
-one line a step: number, members, the loss and the samples' sum, exactly; what it has at the end is
-a file of its own.
+not see it; `sleep`: it never comes to it; `alter`: one of its numbers changes; LATE `RANK:SECONDS`,
+who is slow after its loop; SAVE, after how many steps the first member saves; CHECK, after how many
+parameters are compared. Appends one line a step: number, members, the loss and the samples' sum,
+exactly; what it has at the end is a file of its own.
 """
 
 import importlib
@@ -39,10 +40,14 @@ def checksum(model: Any) -> str:
     return float(sum(each.detach().double().sum() for each in model.parameters())).hex()
 
 
-def befall(kind: str, hook: Any) -> None:
+def befall(kind: str, hook: Any, model: Any) -> None:
     """What is to befall this rank."""
     if kind == "sleep":
         time.sleep(OVER_S)
+    if kind == "alter":
+        with torch.no_grad():
+            model[0].bias[3] += 0.25
+        return
     if kind != "cut":
         os.kill(os.getpid(), getattr(signal, kind))
         return
@@ -56,6 +61,22 @@ def befall(kind: str, hook: Any) -> None:
     group.reduce = reduce_unseen
 
 
+def resume(hook: Any, model: Any, optimizer: Any) -> None:
+    """Load what the job is to go on from, if it is started anew."""
+    if hook.checkpoint:
+        saved = torch.load(hook.checkpoint)
+        for each, state in zip((model, optimizer, hook), saved, strict=True):
+            each.load_state_dict(state)
+
+
+def save(path: Path, hook: Any, model: Any, optimizer: Any) -> None:
+    """Write a checkpoint, whole or not at all, and tell of it."""
+    beside = path.with_suffix(".part")
+    torch.save([each.state_dict() for each in (model, optimizer, hook)], beside)
+    beside.replace(path)
+    hook.checkpointed(path)
+
+
 def main() -> None:
     """Train to the end."""
     out, last = Path(os.environ["OUT"]), int(os.environ["STEPS"])
@@ -63,7 +84,10 @@ def main() -> None:
     fate, _, when = os.environ.get("FATE", "").partition("@")
     kind, _, whom = fate.partition(":")
     model, optimizer, data, wanted = parts()
-    hook = nemesis.attach(model, optimizer, seed=SEED)
+    checksum_steps = int(os.environ.get("CHECK", "100"))
+    hook = nemesis.attach(model, optimizer, seed=SEED, checksum_steps=checksum_steps)
+    resume(hook, model, optimizer)
+    save_steps = int(os.environ.get("SAVE", "0"))
     told = (out / f"rank_{rank}.txt").open("a", buffering=1)
     while hook.steps_count < last:
         with hook.step() as step:
@@ -72,7 +96,7 @@ def main() -> None:
             loss = torch.nn.functional.mse_loss(model(data[list(ids)]), wanted[list(ids)])
             loss.backward()
             if kind and rank == int(whom) and hook.steps_count == int(when):
-                befall(kind, hook)
+                befall(kind, hook, model)
             step.average(model.parameters())
             optimizer.step()
             members = ",".join(map(str, hook.members))
@@ -80,6 +104,8 @@ def main() -> None:
                 f"{hook.steps_count} {members} {float(loss.detach()).hex()} {sum(ids)}"
                 f" {checksum(model)}\n"
             )
+        if save_steps and hook.steps_count % save_steps == 0 and hook.position == 0:
+            save(out / f"saved_{hook.steps_count}.pt", hook, model, optimizer)
     (out / f"end_{rank}.txt").write_text(f"{hook.steps_count} {checksum(model)}")
     slow, _, seconds = os.environ.get("LATE", "").partition(":")
     if slow == str(rank):

@@ -1,7 +1,8 @@
 """What the hook costs a step that nothing happens in: a rank measures, alone in its group.
 
 Beside it the same reduction by hand, over gloo as well: flatten, sum, divide, put back. The median
-over many steps of each, in turn. Writes nanoseconds as JSON to OUT.
+over many steps of each, in turn; and how long a checksum of ten million parameters takes, of which
+one is made every hundred steps. Writes nanoseconds as JSON to OUT.
 """
 
 import importlib
@@ -13,10 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import nemesis
+from nemesis.training.checksum import checksum
 from tests.training.loop import BATCH, LENGTH, SEED, parts, torch
 
 STEPS = 3_000
 WARM_STEPS = 200
+CHECKED_COUNT, CHECKS = 10_000_000, 30
+
+
+def checked() -> list[int]:
+    """How long each of some checksums took."""
+    large = torch.nn.Linear(1_000, CHECKED_COUNT // 1_000, bias=False)
+    took: list[int] = []
+    for _ in range(CHECKS):
+        began_ns = time.perf_counter_ns()
+        int(checksum(torch, [large]))
+        took.append(time.perf_counter_ns() - began_ns)
+    return took
 
 
 def main() -> None:
@@ -49,6 +63,7 @@ def main() -> None:
     told = {
         "hook_ns": statistics.median(by_hook[WARM_STEPS:]),
         "hand_ns": statistics.median(by_hand[WARM_STEPS:]),
+        "checksum_ns": statistics.median(checked()),
     }
     (out / "overhead.json").write_text(json.dumps(told))
 

@@ -141,16 +141,6 @@ class RankReady(Observation, kw_only=True, frozen=True):
     pid: Index = 0
 
 
-class CheckpointWritten(Observation, kw_only=True, frozen=True):
-    """A job's own checkpoint is whole, as one of its ranks said by the hook."""
-
-    job: str
-    rank: Index
-    step: Count
-    """After which step."""
-    path: str = ""
-
-
 class OperationSeen(msgspec.Struct, kw_only=True, array_like=True, frozen=True, gc=False):
     """One entry of a flight recorder: a collective that a rank enqueued."""
 

@@ -19,6 +19,7 @@ from nemesis.schemas import (
     kept,
     observed,
     operated,
+    saved,
     scheduled,
     watched,
 )
@@ -94,7 +95,7 @@ TELEMETRY: Final[Mapping[str, FactKind]] = {
         _telemetry("process_state", observed.ProcessStateSeen, kept_for_ever=True),
         _telemetry("group_broken", observed.GroupBroken, kept_for_ever=True),
         _telemetry("rank_ready", observed.RankReady, kept_for_ever=True),
-        _telemetry("checkpoint", observed.CheckpointWritten, kept_for_ever=True),
+        _telemetry("checkpoint", saved.CheckpointWritten, kept_for_ever=True),
         _telemetry("collective", observed.CollectiveRecorded),
         _telemetry("fabric", observed.FabricSampled, owner="collector"),
         _telemetry(

@@ -18,8 +18,8 @@ from nemesis.actors.agent.starter import Starter
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.done import AttemptCompleted, AttemptStarted
 from nemesis.schemas.inferred import FaultAttributed
-from nemesis.schemas.observed import CheckpointWritten
 from nemesis.schemas.plans import Plan
+from nemesis.schemas.saved import CheckpointWritten
 from nemesis.training.membership import State
 from nemesis.training.wire import Standing
 from tests.healer_cell import ACT, SECOND_NS, Cell

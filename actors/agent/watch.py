@@ -20,7 +20,6 @@ from nemesis.producers.recorder_tap import read_recorder
 from nemesis.producers.sample import block_of, sample_of
 from nemesis.schemas.channels import STEP_CHANNELS
 from nemesis.schemas.observed import (
-    CheckpointWritten,
     CollectiveRecorded,
     GroupBroken,
     Observation,
@@ -28,6 +27,7 @@ from nemesis.schemas.observed import (
     SampleTaken,
 )
 from nemesis.schemas.rank_ranges import format_ranks
+from nemesis.schemas.saved import CheckpointWritten
 
 PERIOD_NS: Final = 5_000_000_000
 LOOK_S: Final = 0.1

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from nemesis.processors.healer.replicas import world_of
 from nemesis.processors.healer.state import HealerState, note, ranks_of
 from nemesis.schemas.facts import Fact
-from nemesis.schemas.observed import CheckpointWritten, GroupBroken, RankReady
+from nemesis.schemas.observed import GroupBroken, RankReady
+from nemesis.schemas.saved import CheckpointWritten
 
 
 def take(

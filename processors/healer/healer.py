@@ -78,7 +78,6 @@ from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.inferred import FailurePredicted, FaultAttributed
 from nemesis.schemas.kept import ConclusionUndeliverable
 from nemesis.schemas.observed import (
-    CheckpointWritten,
     ClockTicked,
     GroupBroken,
     InventoryReported,
@@ -96,6 +95,7 @@ from nemesis.schemas.operated import (
     PolicyApplied,
 )
 from nemesis.schemas.policy import Policy, decode_policy
+from nemesis.schemas.saved import CheckpointWritten
 from nemesis.schemas.scheduled import JobPlaced
 
 _Read: TypeAlias = (

@@ -27,7 +27,7 @@ from nemesis.sim.clock import SimClock
 from nemesis.sim.faults.courses import plan_faults
 from nemesis.sim.faults.scenario import Scenario
 from nemesis.sim.faults.symptoms import Fault
-from nemesis.sim.operator import BY, REASON, demo_policy, publish, submissions
+from nemesis.sim.operator import BY, REASON, demo_policy, publish, requests
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.stage import Stage, wire_roles
 from nemesis.sim.topology.cluster import Cluster
@@ -156,7 +156,7 @@ async def _submit(log: Log, cluster: Cluster, at_ns: int) -> Cluster:
             number = next(n for n in count(len(of_name) + 1) if f"{prefix}{n}" not in known)
             renamed[place] = replace(job, name=f"{prefix}{number}")
     cluster = replace(cluster, jobs=tuple(renamed))
-    acts += ((submitted, submitted.job) for submitted in submissions(cluster, at_ns))
+    acts += ((submitted, submitted.job) for submitted in requests(cluster, at_ns))
     await publish(log, acts, at_ns)
     return cluster
 

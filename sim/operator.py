@@ -62,6 +62,18 @@ def submissions(cluster: Cluster, at_ns: int) -> list[JobSubmitted]:
     ]
 
 
+def requests(cluster: Cluster, at_ns: int) -> list[JobSubmitted]:
+    """The same as the log is told of them: who says what it needs leaves the place to others."""
+    return [
+        msgspec.structs.replace(
+            own, nodes=(), spares=(), spec=job.spec, gpu_count=cluster.world_of(job)
+        )
+        if job.spec
+        else own
+        for job, own in zip(cluster.jobs, submissions(cluster, at_ns), strict=True)
+    ]
+
+
 async def set_up(
     log: Log,
     cluster: Cluster,
@@ -95,7 +107,7 @@ def beginning(
             settings=msgspec.Raw(first_settings(name)),
         )
         acts.append((activated, name))
-    acts += ((submitted, submitted.job) for submitted in submissions(cluster, at_ns))
+    acts += ((submitted, submitted.job) for submitted in requests(cluster, at_ns))
     return acts
 
 

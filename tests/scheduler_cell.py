@@ -56,6 +56,7 @@ class Cell:
             self.activate(settings)
         self.tick(0)
         self.describe(leaves)
+        self.tick(3)
 
     def activate(self, settings: bytes = b"{}") -> None:
         self.event(

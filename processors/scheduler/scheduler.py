@@ -159,7 +159,8 @@ class Scheduler:
         found = self._take(fact, fact.data)
         state = self._state
         asked = state.asked is not None and state.asked.is_open(now_of(fact))
-        ready = state.changed and not state.unread and not asked
+        settled = now_of(fact) >= state.settled_ns
+        ready = state.changed and not state.unread and not asked and settled
         if fact.kind in _AT_ONCE and ready and state.queue:
             found += self._look(fact)
         return found
@@ -171,9 +172,9 @@ class Scheduler:
                 self._on_tick(fact)
             case InventoryReported():
                 booted = state.health.take_boot(data, self._probation_ns(fact))
-                self._on_told(state.told.take_node(data), booted)
+                self._on_told(fact, state.told.take_node(data), booted)
             case FabricInventoryReported():
-                self._on_told(state.told.take_switch(data), False)
+                self._on_told(fact, state.told.take_switch(data), False)
             case FaultAttributed():
                 jobs = {name: job.job for name, job in state.running.items()}
                 nodes = blamed_nodes(data, state.told.nodes, jobs)
@@ -226,8 +227,9 @@ class Scheduler:
         if state.asked is not None and not state.asked.is_open(now_of(fact)):
             state.changed = True
 
-    def _on_told(self, other: bool, booted: bool) -> None:
+    def _on_told(self, fact: Fact, other: bool, booted: bool) -> None:
         if other:
+            self._state.settled_ns = now_of(fact) + self._settings.settle_ns
             self._pool = self._state.asked = None  # shelves have other numbers now
         self._state.changed |= other or booted
 

@@ -29,6 +29,9 @@ class Settings(
     probation_ns: Ns = DAY_NS
     """A node that was at fault works for no job for so long after, and may be a spare."""
 
+    settle_ns: Ns = 3 * SECOND_NS
+    """Nobody is placed for so long after a node or switch told something new of itself: when a cell
+    starts, inventories trickle in, and the first nodes are not the best."""
     solver_wait_ns: Ns = 0
     """How long a solver's proposal is waited for where our own place is not proven to be the best;
     0: no solver is asked."""
@@ -40,8 +43,11 @@ class Settings(
             for name, least_ns in (("share_half_life_ns", HOUR_NS), ("runtime_ns", SECOND_NS))
             if not least_ns <= getattr(self, name) <= YEAR_NS
         ]
-        if self.solver_wait_ns > HOUR_NS:
-            said.append("solver_wait_ns must be at most an hour: jobs wait for it.")
+        said += [
+            f"{name} must be at most an hour: jobs wait for it."
+            for name in ("settle_ns", "solver_wait_ns")
+            if getattr(self, name) > HOUR_NS
+        ]
         if self.probation_ns > YEAR_NS:
             said.append("probation_ns must be at most a year.")
         said += [

@@ -92,6 +92,8 @@ class State(msgspec.Struct, array_like=True):
     asked: Asked | None = None
     asked_count: int = 0
     """How often a solver was asked."""
+    settled_ns: int = 0
+    """Log time from which on what is there counts as known."""
     wake_ns: int = 0
     """Log time at which that is so without news; 0: never."""
 

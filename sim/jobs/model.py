@@ -33,6 +33,8 @@ class JobModel(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
 
     save_ms: int = 0
     """How long all ranks stand every `checkpoint_steps` to save; 0: they save beside their work."""
+    spec: str = ""
+    """What it needs, as `nemesis submit` takes it: the scheduler says which nodes; "": the next."""
 
     @property
     def step_ns(self) -> int:

@@ -55,13 +55,16 @@ class Link(msgspec.Struct, frozen=True):
 class Cluster(msgspec.Struct, kw_only=True, frozen=True, dict=True):
     """What is there, what is wired to what, and the jobs that have it.
 
-    Jobs get their nodes in the order of both; the nodes that no job uses are spares of all.
+    Jobs get their nodes in the order of both, unless `places` says which; the nodes that no job
+    uses are spares of all.
     """
 
     cluster: ClusterSize
     node: NodeModel
     fabric: FabricModel
     jobs: tuple[JobModel, ...]
+    places: tuple[tuple[str, ...], ...] = ()
+    """By job, its nodes in the order of its ranks."""
 
     @property
     def job(self) -> JobModel:
@@ -90,12 +93,15 @@ class Cluster(msgspec.Struct, kw_only=True, frozen=True, dict=True):
         return {job.name: first for job, first in zip(self.jobs, ends, strict=False)}
 
     @cached_property
-    def _job_places(self) -> tuple[tuple[JobModel, int], ...]:
-        """By node index, of those in jobs: the job and the node's place among the job's nodes."""
-        return tuple((job, at) for job in self.jobs for at in range(job.nodes))
+    def _job_places(self) -> Mapping[str, tuple[JobModel, int]]:
+        """By node that a job has: the job and the node's place among the job's nodes."""
+        return {node: (job, at) for job in self.jobs for at, node in enumerate(self.nodes_of(job))}
 
     def nodes_of(self, job: JobModel) -> tuple[str, ...]:
         """The nodes of a job: rank r on nodes_of(job)[r // ranks_per_node]."""
+        if self.places:
+            names = [each.name for each in self.jobs]
+            return self.places[names.index(job.name)]
         first = self._first_nodes[job.name]
         return self.node_names[first : first + job.nodes]
 
@@ -105,8 +111,8 @@ class Cluster(msgspec.Struct, kw_only=True, frozen=True, dict=True):
 
     def job_on(self, node: str) -> JobModel | None:
         """The job that has a node, None of a spare."""
-        index = self.node_index[node]
-        return self._job_places[index][0] if index < len(self._job_places) else None
+        place = self._job_places.get(node)
+        return place[0] if place is not None else None
 
     @cached_property
     def job_nodes(self) -> tuple[str, ...]:
@@ -116,7 +122,7 @@ class Cluster(msgspec.Struct, kw_only=True, frozen=True, dict=True):
     @cached_property
     def spares(self) -> tuple[str, ...]:
         """The nodes that stand by."""
-        return self.node_names[len(self._job_places) :]
+        return tuple(node for node in self.node_names if node not in self._job_places)
 
     @property
     def ranks_per_node(self) -> int:
@@ -130,10 +136,10 @@ class Cluster(msgspec.Struct, kw_only=True, frozen=True, dict=True):
 
     def ranks_of(self, node: str) -> tuple[int, ...]:
         """The ranks on a node, of the job that has it; none for a spare."""
-        index = self.node_index[node]
-        if index >= len(self._job_places):
+        place = self._job_places.get(node)
+        if place is None:
             return ()
-        first = self._job_places[index][1] * self.ranks_per_node
+        first = place[1] * self.ranks_per_node
         return tuple(range(first, first + self.ranks_per_node))
 
     @cached_property

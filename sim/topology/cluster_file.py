@@ -13,6 +13,7 @@ from nemesis.sim.topology import fabric
 from nemesis.sim.topology.cluster import NODES_MAX, Cluster, ClusterSize
 from nemesis.sim.topology.fabric import FabricModel
 from nemesis.sim.topology.node import NodeModel, node_kinds
+from nemesis.sim.topology.scheduled import scheduled
 from nemesis.streams.documents import BadDocumentError, explained, read_toml
 
 DEFAULT: Final = Path(__file__).with_name("cluster.toml")
@@ -93,7 +94,7 @@ def cluster_of(document: dict[str, Any]) -> Cluster:
     _hold(fabric.model_rules(file.fabric))
     _hold(fabric.rules(file.fabric, cluster.shape, cluster.cluster.nodes, len(node.nics)))
     _hold(_job_rules(cluster))
-    return cluster
+    return scheduled(cluster) if any(job.spec for job in jobs) else cluster
 
 
 def _shaped(document: dict[str, Any]) -> dict[str, Any]:
@@ -155,6 +156,8 @@ def _job_rules(cluster: Cluster) -> Iterator[tuple[bool, str]]:
     yield all(job.nodes > 0 for job in jobs), "job.nodes must be positive"
     total = sum(job.nodes for job in jobs)
     yield total <= nodes, f"job.nodes must be {nodes} at most, of all jobs, not {total}"
+    asking = [job for job in jobs if job.spec]
+    yield len(asking) in (0, len(jobs)), "job.spec: all jobs say what they need, or none"
     for job in jobs:
         timed = 0 < job.step_ms <= DAY_MS and 0 < job.allreduce_ms <= DAY_MS
         yield timed, f"job.step_ms, allreduce_ms must be positive, {DAY_MS} at most"

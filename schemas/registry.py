@@ -153,6 +153,7 @@ EVENTS: Final[Mapping[str, FactKind]] = {
             scheduled.JobRejected,
             scheduled.JobQueued,
             scheduled.JobReleased,
+            scheduled.MovesAdvised,
             scheduled.PlacementRequested,
         ),
         *_event("inferred", "actor:solver", scheduled.PlacementProposed),

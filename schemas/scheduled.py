@@ -140,6 +140,27 @@ class JobReleased(Inference, kw_only=True, frozen=True):
     """How long it had them, log time."""
 
 
+class MoveAdvised(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+    """A job that would leave its nodes for others."""
+
+    job: str
+    nodes_from: tuple[str, ...]
+    """In node_ranges form."""
+    nodes_to: tuple[str, ...]
+
+
+class MovesAdvised(Inference, kw_only=True, frozen=True):
+    """A job would start now if others moved, and that is worth more than it costs: advice alone."""
+
+    job: str
+    """That waits."""
+    moves: tuple[MoveAdvised, ...]
+    cost_node_s: Count
+    """Node-seconds that the moves take, by `move_ns` of the settings."""
+    gain_node_s: Count
+    """Node-seconds by which it starts earlier, if those that run end as they said."""
+
+
 class GangWanted(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     """A job as a solver sees it."""
 

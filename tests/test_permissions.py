@@ -236,7 +236,8 @@ OWNERS = {
     "processor:healer": "policy_refused quiesce_decided recovery_decided recovery_withheld",
     "processor:incident": "incident_closed incident_grouped incident_opened",
     "processor:intake": "input_rejected inputs_suppressed",
-    "processor:scheduler": "job_placed job_queued job_rejected job_released placement_requested",
+    "processor:scheduler": "job_placed job_queued job_rejected job_released"
+    " moves_advised placement_requested",
     "actor:solver": "placement_proposed",
     ANY_PROCESSOR: "conclusion_undeliverable fact_skipped input_lost log_shortened"
     " processor_diverged processor_started",

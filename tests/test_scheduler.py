@@ -7,10 +7,11 @@ from nemesis.schemas.scheduled import (
     JobQueued,
     JobRejected,
     JobReleased,
+    MovesAdvised,
     PlacementProposed,
     PlacementRequested,
 )
-from tests.scheduler_cell import Cell
+from tests.scheduler_cell import SECOND_NS, Cell
 
 
 def test_a_job_is_placed_told_how_good_its_place_is_and_gives_it_back() -> None:
@@ -128,3 +129,73 @@ def test_where_the_model_is_said_a_place_comes_with_its_predicted_step() -> None
     assert 0 < quality.mfu_ppm < 1_000_000
     cell.submit("odd", "TP8_NVL18", model={"name": "odd", "layers": 1})
     assert cell.told(JobRejected)[0].findings[0].code == "MODEL"
+
+
+def test_spares_are_on_other_leaves_than_the_job_and_one_another_where_there_are_such() -> None:
+    cell = Cell((4, 2, 2))
+    cell.submit("llama", "TP8_NVL18+DP3;spare=2")
+    placed = cell.told(JobPlaced)[0]
+    assert placed.submission.node_names == ("n001", "n002", "n003")
+    assert placed.spares == ("n005", "n007")
+    tight = Cell((4,))
+    tight.submit("llama", "TP8_NVL18+DP3;spare=1")
+    assert tight.told(JobPlaced)[0].spares == ("n004",)
+    assert "near it for want of others" in tight.told(JobPlaced)[0].reason
+
+
+def test_a_spare_can_take_a_place_in_what_must_lie_together() -> None:
+    cell = Cell((5, 5))
+    cell.submit("llama", "TP8_NVL18+DP4_IB8@t1;spare=1")
+    assert cell.told(JobPlaced)[0].spares == ("n005",)
+
+
+def test_scattered_nodes_bring_advice_to_move_that_says_what_it_costs_and_moves_nobody() -> None:
+    cell = Cell((4, 4))
+    for name in "abcd":
+        cell.submit(name, "TP8_NVL18+DP2", runtime_ns=7200 * SECOND_NS)
+    cell.end("a")
+    cell.end("c")
+    assert {len(leaves) for leaves in ({cell.nodes_of("b")}, {cell.nodes_of("d")})} == {1}
+    cell.submit("gang", "TP8_NVL18+DP4_IB8@t1")
+    (advised,) = cell.told(MovesAdvised)
+    assert advised.job == "gang"
+    assert len(advised.moves) == 1
+    assert advised.gain_node_s > advised.cost_node_s == 600
+    assert not cell.nodes_of("gang")
+    cell.end(advised.moves[0].job, requeued=True)
+    assert len(cell.nodes_of("gang")) == 4
+
+
+def test_a_soft_wish_is_waited_for_and_then_given_up() -> None:
+    cell = Cell((3, 3))
+    cell.submit("close", "TP8_NVL18+DP4_IB8@t1?60s")
+    (queued,) = cell.told(JobQueued)
+    assert (queued.code, queued.blocked) == ("wish", ("DP4_IB8@t1?60s",))
+    cell.tick(59)
+    assert not cell.nodes_of("close")
+    cell.tick(1)
+    assert cell.told(JobPlaced)[0].relaxed == ("DP4_IB8@t1?60s",)
+
+
+def test_higher_priority_goes_first_and_then_the_team_that_had_less_of_its_share() -> None:
+    cell = Cell((2,), settings=b'{"shares": {"large": 3, "small": 1}}')
+    cell.submit("l1", "TP8_NVL18", team="large")
+    cell.submit("s1", "TP8_NVL18", team="small")
+    cell.tick(3600)
+    for name, team, priority in (("s2", "small", 0), ("l2", "large", 0), ("l3", "large", 1)):
+        cell.submit(name, "TP8_NVL18+DP2", team=team, priority=priority)
+    for done in ("l1", "s1", "l3", "l2"):
+        cell.end(done)
+    assert [each.job for each in cell.told(JobPlaced)] == ["l1", "s1", "l3", "l2", "s2"]
+
+
+def test_a_job_is_let_through_only_where_it_delays_nobody() -> None:
+    cell = Cell((4,))
+    cell.submit("runs", "TP8_NVL18+DP3", runtime_ns=3600 * SECOND_NS)
+    cell.submit("head", "TP8_NVL18+DP4")
+    cell.submit("long", "TP8_NVL18", runtime_ns=7200 * SECOND_NS)
+    cell.submit("short", "TP8_NVL18", runtime_ns=1800 * SECOND_NS)
+    assert cell.told(JobPlaced)[-1].job == "short"
+    assert cell.told(JobPlaced)[-1].backfilled
+    long = cell.told(JobQueued, "long")[0]
+    assert (long.code, long.blocked) == ("turn", ("head",))

@@ -1,13 +1,11 @@
 """Where one job goes on what is free, with its spares, and how good that place is known to be.
 
 Soft wishes are tried as if they were hard first; one that is waited for stays so until its time is
-over, others are given up when the job could not start otherwise. Spares are nodes of the same kind,
-away from the job's leaves and racks if there are such: what takes a leaf from the job is not to
-take its spares too. A plan is a function of the case alone; who may have what is free is for
-queue.py.
+over, others are given up when the job could not start otherwise. A place is a function of the case
+and of what is free alone; who may have that is for queue.py, which nodes stand by for spares.py.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from math import prod
 from typing import Final
 
@@ -24,6 +22,7 @@ from nemesis.processors.parallelism.spec import Spec, Term, printed
 from nemesis.processors.placement.ground import Placement
 from nemesis.processors.placement.plan import Plan, plan_of
 from nemesis.processors.placement.reach import ways_of
+from nemesis.processors.scheduler.spares import spares_of, together_of
 from nemesis.processors.topology.pool import Pool
 from nemesis.processors.topology.told import NodePart
 from nemesis.schemas.layout import Degrees
@@ -124,9 +123,13 @@ def _placed(
     if not seats or row != [*range(case.world)]:
         return None
     nodes = tuple(seat.node for seat in seats)
-    spares, near = spares_of(case.spec.spares, nodes, spare_pool, told)
-    if len(spares) < case.spec.spares:
-        return None
+    spares: tuple[str, ...] = ()
+    near = False
+    if count := case.spec.spares:
+        row_of_nodes = [seat.node for seat in plan.seats if seat.ranks]
+        spares, near = spares_of(count, row_of_nodes, together_of(case), spare_pool, told)
+        if len(spares) < count:
+            return None
     return Place(
         nodes=nodes,
         ranks_per_node=len(seats[0].ranks),
@@ -138,37 +141,6 @@ def _placed(
         touched=plan.touched,
         levels=plan.levels,
     )
-
-
-def spares_of(
-    count: int, nodes: Sequence[str], pool: Pool, told: Mapping[str, NodePart]
-) -> tuple[tuple[str, ...], bool]:
-    """Spares for a job on these nodes, and whether one shares a leaf or a rack with it.
-
-    Those on other leaves and racks than the job's come first, each on one of its own if possible.
-    """
-    free = [*dict.fromkeys(pool.nodes)]
-    broken = {
-        n for n, g, f in zip(pool.nodes, pool.gpu_counts, pool.free_counts, strict=True) if f < g
-    }
-    free = [name for name in free if name not in broken and name not in set(nodes)]
-    used = {domain for name in nodes for domain in failure_domains(told.get(name))}
-    found: list[str] = []
-    near = False
-    while len(found) < count and free:
-        best = min(free, key=lambda name: (len(used & failure_domains(told.get(name))), name))
-        near = near or not used.isdisjoint(failure_domains(told.get(best)))
-        used |= failure_domains(told.get(best))
-        free.remove(best)
-        found.append(best)
-    return tuple(found), near
-
-
-def failure_domains(part: NodePart | None) -> set[str]:
-    """What takes a node with it when it fails."""
-    if part is None:
-        return set()
-    return {*part.leaves, *([f"rack/{part.rack}"] if part.rack else [])}
 
 
 def weights_of(case: Case, job: Job | None, levels: int) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from nemesis.processors.scheduler import said
 from nemesis.processors.scheduler.admission import admit, spec_of
 from nemesis.processors.scheduler.explain import why
 from nemesis.processors.scheduler.health import blamed_nodes
+from nemesis.processors.scheduler.moves import advice
 from nemesis.processors.scheduler.placing import next_relaxation_s
 from nemesis.processors.scheduler.proposing import (
     better,
@@ -370,7 +371,11 @@ class Scheduler:
         if waiting.said == now or (same and now_ns - waiting.said_ns < SAY_NS):
             return []
         waiting.said, waiting.said_ns = now, now_ns
-        return [said.queued(fact, waiting, delay.position, told)]
+        found = [said.queued(fact, waiting, delay.position, told)]
+        moves = advice(self._state, self._settings, ground, delay, now_ns)
+        if moves is not None:
+            found.append(Conclusion(data=moves, key=moves.job, cause=(waiting.seq,)))
+        return found
 
     def _next_wake_ns(self, now_ns: int) -> int:
         """When the next soft wish is given up; 0: none is waited for."""

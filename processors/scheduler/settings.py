@@ -29,6 +29,9 @@ class Settings(
     probation_ns: Ns = DAY_NS
     """A node that was at fault works for no job for so long after, and may be a spare."""
 
+    move_ns: Ns = 300 * SECOND_NS
+    """What a move costs a job: to save, to restart, to do again what was lost. An assumption; what
+    `nemesis goodput` shows of one's own jobs is better."""
     settle_ns: Ns = 3 * SECOND_NS
     """Nobody is placed for so long after a node or switch told something new of itself: when a cell
     starts, inventories trickle in, and the first nodes are not the best."""
@@ -44,8 +47,8 @@ class Settings(
             if not least_ns <= getattr(self, name) <= YEAR_NS
         ]
         said += [
-            f"{name} must be at most an hour: jobs wait for it."
-            for name in ("settle_ns", "solver_wait_ns")
+            f"{name} must be at most an hour."
+            for name in ("move_ns", "settle_ns", "solver_wait_ns")
             if getattr(self, name) > HOUR_NS
         ]
         if self.probation_ns > YEAR_NS:

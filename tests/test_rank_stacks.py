@@ -23,6 +23,7 @@ from nemesis.schemas.observed import StackSeen
 from nemesis.sim.faults.scenario import ANYTHING, Scenario
 from nemesis.sim.jobs import stacks
 from nemesis.sim.offline import OfflineRun, run_offline
+from nemesis.sim.topology.cluster import Cluster
 from tests.attribution_log import SECOND_NS, Log
 from tests.kind_runs import CLUSTER, planned_of
 from tests.test_collectives import blamed, group
@@ -138,7 +139,11 @@ def test_what_simulated_ranks_do_is_read_as_what_it_is() -> None:
     }
 
 
-def alone(kind: str, seed: int, **fields: Any) -> OfflineRun:
+IN_PARTS = replace(CLUSTER, jobs=(replace(CLUSTER.job, tp=2),))
+"""Most ranks of a node are through with their step when one never comes to its last collective."""
+
+
+def alone(kind: str, seed: int, cluster: Cluster = CLUSTER, **fields: Any) -> OfflineRun:
     """A run in which one rank does something by itself."""
     scenario = Scenario(
         name=kind,
@@ -148,11 +153,12 @@ def alone(kind: str, seed: int, **fields: Any) -> OfflineRun:
         duration_s=45.0,
     )
     with tempfile.TemporaryDirectory() as folder:
-        return run_offline(CLUSTER, scenario, seed=seed, folder=Path(folder))
+        return run_offline(cluster, scenario, seed=seed, folder=Path(folder))
 
 
 def test_a_simulated_rank_that_waits_for_what_never_comes_is_named_before_half_a_minute() -> None:
-    runs = [alone("desync", seed, differs_in="absent", after_s=8.0) for seed in (1, 2)]
+    fields: dict[str, Any] = {"differs_in": "absent", "after_s": 8.0}
+    runs = [alone("desync", 1, **fields), alone("desync", 2, IN_PARTS, **fields)]
     scores = [run.score.faults[0] for run in runs]
     assert all(each.culprit_right and (each.to_attribute_ms or 0) < 30_000 for each in scores)
 

@@ -90,7 +90,8 @@ def stand_of(job: Job, rank: int, now_ns: int) -> Stand:
         return _TEARDOWN
     if table.strays.get(rank) == "absent" and table.halted_ns[rank] < NEVER_NS:
         return _ASTRAY[crc32(f"{job.name}/{rank}/{table.began_ns[rank]}".encode()) % len(_ASTRAY)]
-    if table.stopped_ns[rank] == NEVER_NS and job.waiting_since_ns(rank, now_ns) is None:
+    is_through = table.stopped_ns[rank] < NEVER_NS or table.ready_ns[rank] <= now_ns
+    if not is_through and job.waiting_since_ns(rank, now_ns) is None:
         alone = table.does_alone(rank)
         return _COMPUTES if alone is None else BUSY[alone]
     return _WAITING[crc32(job.name.encode()) % len(_WAITING)]

@@ -17,7 +17,7 @@ from nemesis.producers.setting import setting_of
 from nemesis.schemas.codes import LogSource
 from nemesis.schemas.observed import Observation
 from nemesis.sim.jobs.job import Job
-from nemesis.sim.jobs.ranks import Rank, pid_of
+from nemesis.sim.jobs.ranks import RUNNING, Rank, pid_of
 from nemesis.sim.jobs.recorder import missing, recorded
 from nemesis.sim.telemetry.evidence import Evidence
 from nemesis.sim.telemetry.stack_looks import StackLooks
@@ -141,13 +141,20 @@ class Witness:
             self.observations += self._stacks.look(self.job, there, now_ns)
 
     def stalled(self, now_ns: int) -> bool:
-        """Whether a rank waits for longer than any healthy step takes."""
-        model = self.job.model
-        limit_ns = model.stall_steps * (model.step_ms + model.allreduce_ms) * MS
-        if not self.job.waits_longer(limit_ns, now_ns):
+        """Whether a rank waits for longer than any healthy step takes, or makes no step.
+
+        Who is through with its own step waits in no collective of it, and has no next one to enter.
+        """
+        job, model = self.job, self.job.model
+        limit_ns = model.stall_ns
+        if not job.waits_longer(limit_ns, now_ns):
             return False
-        waits = (self.job.waiting_since_ns(rank.number, now_ns) for rank in self.ranks)
-        return any(since is not None and now_ns - since > limit_ns for since in waits)
+        numbers = [rank.number for rank in self.ranks]
+        waits = (job.waiting_since_ns(number, now_ns) for number in numbers)
+        if any(since is not None and now_ns - since > limit_ns for since in waits):
+            return True
+        began_ns = job.table.began_ns[numbers][job.table.stage[numbers] == RUNNING]
+        return job.is_stalled and bool((now_ns - began_ns > limit_ns + model.step_ns).any())
 
     def dump(self, now_ns: int) -> None:
         """Let the ranks write their flight recorders, once a stall."""

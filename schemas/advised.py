@@ -80,3 +80,12 @@ class AdviceGiven(Inference, kw_only=True, frozen=True):
     """By the prices of the settings; of what a cut connection took, an estimate from above."""
     duration_ns: Ns = 0
     """By the advisor's own clock: for people, never compared."""
+
+
+class AdviceJudged(Inference, kw_only=True, frozen=True):
+    """What the scheduler's rules said of the acts of an advice, when it read it."""
+
+    advice: str
+    job: str
+    acts: Annotated[tuple[AdvisedAct, ...], msgspec.Meta(max_length=ACTS_MAX)] = ()
+    """Those that had passed when they were proposed, each with the rule that refuses it now."""

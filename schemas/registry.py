@@ -155,6 +155,7 @@ EVENTS: Final[Mapping[str, FactKind]] = {
             scheduled.JobReleased,
             scheduled.MovesAdvised,
             scheduled.PlacementRequested,
+            advised.AdviceJudged,
         ),
         *_event("inferred", "actor:solver", scheduled.PlacementProposed),
         *_event("decided", "processor:scheduler", scheduled.JobPlaced),

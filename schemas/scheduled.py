@@ -33,11 +33,11 @@ class JobRejected(Inference, kw_only=True, frozen=True):
     findings: tuple[JobFinding, ...]
 
 
-WaitCode = Literal["capacity", "nodes", "wish", "turn", "inventory", "shape"]
+WaitCode = Literal["capacity", "nodes", "wish", "turn", "inventory", "shape", "advice"]
 """capacity: other jobs have what it needs. nodes: nodes that would do are held, on probation or
 likely to fail. wish: it waits for a soft wish, until its time is over. turn: what is free is kept
 for a job before it. inventory: no node has told what it is made of. shape: enough is free, and no
-rule finds a place that holds."""
+rule finds a place that holds. advice: it has a place, and waits a moment for advice."""
 
 
 class JobQueued(Inference, kw_only=True, frozen=True):
@@ -101,7 +101,7 @@ class JobPlaced(Inference, kw_only=True, frozen=True):
     grace_ns: Ns = 30_000_000_000
     quality: PlanQuality
     proposal: str = ""
-    """Of the placement_proposed that was taken; "": nobody's."""
+    """Of the placement_proposed, or the advice, that was taken; "": nobody's."""
     backfilled: bool = False
     """It began before a job that stands before it, and does not delay it."""
     relaxed: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
 """What makes the log of a server a cell at work: its clock, its keeper, processors, actors.
 
 Processors share one process a copy, but for those that would keep the others waiting; each copy
-of the job actor and the archivist have their own, all kept alive by a supervisor; ticker and keeper
-are tasks of ours.
+of the job actor, the archivist and the advisor have their own, all kept alive by a supervisor;
+ticker and keeper are tasks of ours.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from nemesis.streams.side_by_side import background
 
 JOB_ACTOR: Final = "job-actor"
 ARCHIVIST: Final = "archivist"
+ADVISOR: Final = "advisor"
 _STARTED_SUBJECT: Final = "nemesis.events.processor_started.*"
 
 
@@ -58,10 +59,12 @@ def commands(
     archivist: bool = True,
     host: str = "",
     apart: Collection[str] = (),
+    advisor: str = "",
 ) -> dict[str, list[str]]:
     """What a supervisor starts: name of the child -> the command that an operator would type.
 
     `apart`: of the processors, those that have a process of their own.
+    `advisor`: settings of the advisor, a file; "": there is none.
     `host` tells our actors from those of other machines: each claims under a name of its own.
     """
     program = [sys.executable, "-m", "nemesis.cli"]
@@ -83,6 +86,9 @@ def commands(
             found[name] = [*program, "act", "job", "--name", own, "--cell", cell, *target]
     if archivist:  # one is enough: nobody waits for it, and the supervisor starts it again
         found[ARCHIVIST] = [*program, "act", "archivist", "--cell", cell, *target]
+    if advisor:
+        run = [*program, "act", "advisor", "--settings", advisor]
+        found[ADVISOR] = [*run, "--cell", cell, *target]
     return found
 
 

@@ -197,7 +197,9 @@ def _actor(token: str, name: str) -> Permissions:
         if name == "job"
         else ((), ())
     )
-    return Permissions((*_events_of(f"actor:{name}"), *speaks, *reads(STREAM)), hears)
+    # the advisor begins at the scheduler's state, as a copy of the scheduler does
+    states = _gets_objects(STATE) if name == "advisor" else ()
+    return Permissions((*_events_of(f"actor:{name}"), *speaks, *states, *reads(STREAM)), hears)
 
 
 def _sim(token: str, name: str) -> Permissions:

@@ -66,12 +66,14 @@ async def serving(
     copies: int,
     alarm: Callable[[str], None],
     target: Target | None = None,
+    advisor: str = "",
 ) -> AsyncIterator[Serving]:
     """Everything up, and in the opposite order down again whatever happens in between.
 
     `roles`: nodes and collectors that may write; none: those that could before. `port` 0: any free
     one.
     `target`: a server that runs already and has the streams, in place of one of our own.
+    `advisor`: a file of settings for one that has a key; "": there is none.
 
     Raises:
         NoStreamsError: the target has no streams.
@@ -94,11 +96,10 @@ async def serving(
             activated = await activate(log)
         names = sorted(CATALOGUE)
         host = "" if server else socket.gethostname()
-        await enter(
-            Supervisor(
-                crew.commands(place, names, cell=cell, copies=copies, host=host, apart=APART)
-            )
+        children = crew.commands(
+            place, names, cell=cell, copies=copies, host=host, apart=APART, advisor=advisor
         )
+        await enter(Supervisor(children))
         awaited = [name for name in names if name not in APART]
         await crew.until_started(reader, awaited, from_seq=from_seq, timeout_s=START_TIMEOUT_S)
         yield Serving(

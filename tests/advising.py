@@ -1,4 +1,4 @@
-"""One advice for a test: a situation, a model that says what it is told to, and what came of it."""
+"""Advice in a test: a log with a scheduler, and a model that says what it is told to."""
 
 import asyncio
 from typing import Any
@@ -7,14 +7,19 @@ from msgspec.structs import replace
 
 from nemesis.actors.advisor.advice import Advice, advise, model_of
 from nemesis.actors.advisor.desk import Desk
+from nemesis.actors.advisor.giving import fact_of
 from nemesis.actors.advisor.key import Key
 from nemesis.actors.advisor.settings import Settings, settings_of
-from nemesis.processors.advice.situation import Situation, Standing
-from nemesis.processors.topology.pool import Pool
+from nemesis.actors.advisor.worklist import Worklist
+from nemesis.processors.fold import Input
+from nemesis.processors.scheduler.advice_rules import Moment
+from nemesis.processors.scheduler.scheduler import Scheduler
+from nemesis.schemas.advised import AdviceGiven, AdviceJudged
 from tests.messages_server import MessagesServer, Script, messages_server
-from tests.pools import pool
+from tests.scheduler_cell import Cell
 
 SECRET = "sk-ant-a-secret-of-the-test"
+FOLLOWING = b'{"follow_advice":true,"advice_wait_ns":60000000000}'
 
 
 def settings(url: str, *, budget: dict[str, Any] | None = None, tries: int = 3) -> Settings:
@@ -25,22 +30,24 @@ def settings(url: str, *, budget: dict[str, Any] | None = None, tries: int = 3) 
     return replace(told, base_url=url, retries=retries, budget=limits)
 
 
-def waiting(job: str, spec: str = "TP8_NVL18+DP2", **more: Any) -> Standing:
-    """A job in the queue."""
-    return Standing(job=job, spec=spec, stage="waiting", **more)
+def moment_of(cell: Cell) -> Moment:
+    """What the cell's scheduler knows now."""
+    scheduler = cell.fold.processor
+    assert isinstance(scheduler, Scheduler)
+    return scheduler.moment(cell.now_ns)
 
 
-def situation(
-    *jobs: Standing, on: Pool | None = None, held: dict[str, str] | None = None
-) -> Situation:
-    """A small cluster, and its nodes less those of jobs."""
-    cluster = on or pool()
-    taken = [name for job in jobs for name in job.nodes]
-    return Situation(pool=cluster.without(taken), jobs=jobs, held=held or {})
+def worklist_of(cell: Cell) -> Worklist:
+    """What the advisor makes of the cell's events."""
+    found = Worklist()
+    for record in cell.records:
+        if record.subject.startswith("nemesis.events."):
+            found.take(Input(record))
+    return found
 
 
 def advice_of(
-    now: Situation,
+    cell: Cell,
     *turns: Script,
     about: str = "llama",
     budget: dict[str, Any] | None = None,
@@ -48,13 +55,27 @@ def advice_of(
     day_cost_microusd: int = 0,
 ) -> tuple[Advice, MessagesServer]:
     """What the advisor makes of a model that answers in these turns."""
+    case = worklist_of(cell).cases[about]
     with messages_server(*turns) as server:
         told = settings(server.url, budget=budget, tries=tries)
 
         async def run() -> Advice:
             async with model_of(told, Key(SECRET)) as model:
-                return await advise(
-                    model, told, Desk(now, about), day_cost_microusd=day_cost_microusd
-                )
+                desk = Desk(moment_of(cell), case.job, case.why)
+                return await advise(model, told, desk, day_cost_microusd=day_cost_microusd)
 
         return asyncio.run(run()), server
+
+
+def advised(cell: Cell, *turns: Script, about: str = "llama") -> tuple[AdviceGiven, MessagesServer]:
+    """The same, written into the log as the advisor would, for the scheduler to read."""
+    advice, server = advice_of(cell, *turns, about=about)
+    data = fact_of(advice, worklist_of(cell).cases[about], model="stand-in", at_ns=cell.now_ns)
+    cell.event(data, about, about)
+    return data, server
+
+
+def judged(cell: Cell) -> list[tuple[str, str]]:
+    """(kind, rule that refused it) of each act of the last advice, as the scheduler judged it."""
+    told = cell.told(AdviceJudged)
+    return [(act.kind, act.rule) for act in told[-1].acts] if told else []

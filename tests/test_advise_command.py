@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from nemesis.streams.crew import commands
+from nemesis.streams.log import Log
 from tests.advising import SECRET
 from tests.commands import Ran, nemesis
 from tests.messages_server import MessagesServer, Turn, calls, explains, messages_server
@@ -30,7 +32,7 @@ def test_a_rejected_description_is_explained_and_another_one_offered(tmp_path: P
         assert ran.returncode == 0, ran.stderr
         assert ran.stdout.splitlines() == [
             "Rejected:",
-            "error W1: TP8·DP3 = 24, not 64 GPUs; DP 3 -> 8",
+            "W1: TP8·DP3 = 24, not 64 GPUs; DP 3 -> 8",
             "advice:",
             "  TP8 with 8 replicas fills your 64 GPUs; with 3 it does not.",
             "  offer TP8+DP9: refused by W1: TP8·DP9 = 72, not 64 GPUs; DP 9 -> 8",
@@ -43,7 +45,7 @@ def test_json_holds_all_of_it(tmp_path: Path) -> None:
     with messages_server(calls("release", job="the-job", why="So."), explains("No.")) as server:
         told = json.loads(advise(server, tmp_path, "TP8+DP8", "--json").stdout)
         assert told["advice"]["text"] == "No."
-        assert told["advice"]["acts"][0]["rule"] == "running"
+        assert told["advice"]["acts"][0]["rule"] == "no_nodes"
         assert told["advice"]["cost_microusd"] == 2 * (1000 * 2 + 100 * 10)
         assert told["no_advice"] == ""
 
@@ -106,3 +108,32 @@ def test_without_a_cluster_it_says_what_is_missing() -> None:
     ran = nemesis("advise", "TP8+DP8")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert "--cluster" in ran.stderr
+
+
+def test_an_advisor_at_work_is_a_child_of_the_cell_only_where_it_is_named() -> None:
+    class Place:
+        url = "nats://127.0.0.1:4222"
+        credentials_folder = Path("seeds")
+
+        async def connect(self, role: str) -> Log:
+            raise AssertionError(role)
+
+    def children(advisor: str) -> dict[str, list[str]]:
+        return commands(Place(), ["scheduler"], cell="room", copies=1, advisor=advisor)
+
+    assert "advisor" not in children("")
+    command = children("mine.toml")["advisor"]
+    assert command[3:7] == ["act", "advisor", "--settings", "mine.toml"]
+    assert not [word for word in command if "key" in word]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_an_advisor_without_a_key_of_its_own_does_not_start(tmp_path: Path, mode: int) -> None:
+    key = tmp_path / "key"
+    key.write_text(SECRET if mode != 0o600 else "")
+    key.chmod(mode)
+    file = tmp_path / "advisor.toml"
+    file.write_text(f'key_file = "{key}"\n')
+    ran = nemesis("act", "advisor", "--settings", str(file))
+    assert (ran.returncode, ran.stderr.count("\n")) == (3 if mode == 0o600 else 4, 1)
+    assert SECRET not in ran.stderr

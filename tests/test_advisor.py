@@ -6,10 +6,12 @@ import pytest
 
 from nemesis.actors.advisor.advice import prompt, tool_schemas
 from nemesis.actors.advisor.tools import TOOL_NAMES
-from tests.advising import SECRET, advice_of, situation, waiting
+from tests.advising import FOLLOWING, SECRET, advice_of
 from tests.messages_server import Turn, calls, explains
+from tests.scheduler_cell import Cell
 
-NOW = situation(waiting("llama"))
+NOW = Cell((4, 4), settings=FOLLOWING)
+NOW.submit("llama", "TP8_NVL18+DP2")
 NODES = ["n001", "n002"]
 
 
@@ -197,14 +199,19 @@ def test_words_without_the_tool_for_them_are_an_answer_too() -> None:
     assert (advice.ended, advice.text) == ("answered", "It has to wait for two nodes.")
 
 
-def test_the_key_goes_to_the_server_and_nowhere_else(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_key_goes_to_the_server_and_nowhere_else(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+
     def echo(_: object) -> Turn:
         return Turn(status=403, error=f"no entry for {SECRET}")
 
     advice, server = advice_of(NOW, echo)
     assert SECRET in server.headers[0]["authorization"]
     assert advice.ended == "unavailable"
-    assert SECRET not in repr(advice) + "".join(capfd.readouterr())
+    assert "Request options" in caplog.text  # of the client library, told to say all
+    assert SECRET not in repr(advice) + "".join(capfd.readouterr()) + caplog.text
     assert "[key]" in advice.limit
 
 

@@ -153,7 +153,7 @@ PUBLISHING: dict[str, set[str]] = {
         "sim",
     },
     "$JS.API.DIRECT.GET.OBJ_NEMESIS_BLOBS": {*PROCESSORS, "archivist", "reader"},
-    "$JS.API.DIRECT.GET.OBJ_NEMESIS_STATE": {*PROCESSORS, "archivist", "reader"},
+    "$JS.API.DIRECT.GET.OBJ_NEMESIS_STATE": {*PROCESSORS, "actor/advisor", "archivist", "reader"},
     "$JS.API.DIRECT.GET.OBJ_NEMESIS_INCIDENTS": {"archivist", "reader"},
 }
 SUBSCRIBING: dict[str, set[str]] = {
@@ -236,7 +236,7 @@ OWNERS = {
     "processor:healer": "policy_refused quiesce_decided recovery_decided recovery_withheld",
     "processor:incident": "incident_closed incident_grouped incident_opened",
     "processor:intake": "input_rejected inputs_suppressed",
-    "processor:scheduler": "job_placed job_queued job_rejected job_released"
+    "processor:scheduler": "advice_judged job_placed job_queued job_rejected job_released"
     " moves_advised placement_requested",
     "actor:solver": "placement_proposed",
     ANY_PROCESSOR: "conclusion_undeliverable fact_skipped input_lost log_shortened"

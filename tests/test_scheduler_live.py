@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,18 +60,27 @@ def _role(subject: str) -> str:
     return {"processor_activated": "operator", "fault_attributed": "processor/attribution"}[name]
 
 
-@pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
+@contextmanager
+def room_with(tmp_path: Path, cell: Cell) -> Iterator[Room]:
+    """Such a room, its log begun by what a cell holds."""
     server = Server("room", folder=tmp_path / "room", roles=[*NODES, *SWITCHES])
     asyncio.run(server.start())
     room = Room(tmp_path, server)
-    room.tell(Cell((2, 2)).records)
+    room.tell(cell.records)
     command = (sys.executable, "-m", "nemesis.cli", "process", "--once", "--quiet", "scheduler")
     scheduler = subprocess.Popen(command, env=os.environ | room.state)
-    yield room
-    scheduler.terminate()
-    scheduler.wait(10)
-    asyncio.run(server.stop())
+    try:
+        yield room
+    finally:
+        scheduler.terminate()
+        scheduler.wait(10)
+        asyncio.run(server.stop())
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    with room_with(tmp_path, Cell((2, 2))) as room:
+        yield room
 
 
 def test_a_job_whose_node_turned_bad_is_placed_elsewhere(room: Room) -> None:

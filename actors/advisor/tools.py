@@ -12,9 +12,9 @@ import msgspec
 from nemesis.actors.advisor.answer import Call
 from nemesis.actors.advisor.desk import Desk
 from nemesis.actors.advisor.fence import escaped
-from nemesis.processors.advice.rules import Broken
 from nemesis.processors.parallelism.parsing import BadSpecError, read
 from nemesis.processors.parallelism.spec import printed
+from nemesis.processors.scheduler.following import Broken
 from nemesis.schemas.advised import (
     ACTS_MAX,
     TEXT_CHARS_MAX,

@@ -72,7 +72,7 @@ def row_orders(case: Case, order: Sequence[Dim], node_gpus: int) -> list[tuple[D
     bound: list[Dim] = [dim for dim in order if reach[dim] < FREE]
     free: list[Dim] = [dim for dim in order if reach[dim] == FREE and case.layout.degree(dim) > 1]
     rest: list[Dim] = [dim for dim in order if dim not in bound and dim not in free]
-    orders = [(*bound, *each, *rest) for each in permutations(free)]
+    orders: list[tuple[Dim, ...]] = [(*bound, *each, *rest) for each in permutations(free)]
     usual = [
         each
         for each in orders

@@ -37,6 +37,8 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     cases: tuple[Case, ...] = ()
     """One for each kind of node that may have it, the most GPUs first; none where nothing is told
     of any node."""
+    gpu_count: int = 0
+    """That it is to have; 0: its degrees do not say."""
 
 
 def admit(job: JobSubmitted, pool: Pool | None) -> Admission:
@@ -58,7 +60,8 @@ def admit(job: JobSubmitted, pool: Pool | None) -> Admission:
         finding = JobFinding(code="N2", text=text, legal="--gpus, or a degree in place of `*`")
         return Admission(outcome="rejected", findings=(finding,))
     cases = [replace(base, pool=kind) for kind in kinds_of(pool)] if pool else []
-    return _best([_judged(parsed, case) for case in cases or [base]])
+    best = _best([_judged(parsed, case) for case in cases or [base]])
+    return replace(best, gpu_count=base.world)
 
 
 def spec_of(job: JobSubmitted) -> Spec:

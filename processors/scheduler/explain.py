@@ -43,6 +43,8 @@ def why(state: State, ground: Ground, delay: Delay, now_ns: int) -> Why:
     own = delay.reservation
     if not ground.whole.nodes:
         return Why(code="inventory", reason="no node has told yet what it is made of")
+    if delay.for_advice:
+        return Why(code="advice", reason="it has a place, and waits a moment for advice")
     if own is not None and own.name != delay.name and _fits(state, ground, waiting, now_ns):
         return Why(
             code="turn",

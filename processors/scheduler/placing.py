@@ -37,6 +37,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
     """In the order of its ranks."""
     ranks_per_node: int
+    row: tuple[str, ...]
+    """The same nodes as what must lie together does."""
     spares: tuple[str, ...]
     """The one to take first stands first."""
     spares_near: bool = False
@@ -48,6 +50,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Dims with their degrees along its nodes, the closest first."""
     touched: tuple[int, ...] = ()
     levels: tuple[str, ...] = ()
+    advice: str = ""
+    """Whose nodes, or spares, these are; "": the rules' own."""
 
 
 def placed(
@@ -123,16 +127,17 @@ def _placed(
     if not seats or row != [*range(case.world)]:
         return None
     nodes = tuple(seat.node for seat in seats)
+    row_of_nodes = tuple(seat.node for seat in plan.seats if seat.ranks)
     spares: tuple[str, ...] = ()
     near = False
     if count := case.spec.spares:
-        row_of_nodes = [seat.node for seat in plan.seats if seat.ranks]
         spares, near = spares_of(count, row_of_nodes, together_of(case), spare_pool, told)
         if len(spares) < count:
             return None
     return Place(
         nodes=nodes,
         ranks_per_node=len(seats[0].ranks),
+        row=row_of_nodes,
         spares=spares,
         spares_near=near,
         quality=quality_of(plan, case, job),

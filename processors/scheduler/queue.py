@@ -21,6 +21,7 @@ from nemesis.processors.parallelism.case import Case
 from nemesis.processors.parallelism.rules import RULES
 from nemesis.processors.placement.ground import Placement
 from nemesis.processors.scheduler.admission import Admission, admit
+from nemesis.processors.scheduler.following import Broken, followed
 from nemesis.processors.scheduler.placing import Place, placed
 from nemesis.processors.scheduler.settings import SECOND_NS, Settings
 from nemesis.processors.scheduler.state import State, Waiting, team_of
@@ -79,6 +80,8 @@ class Delay(msgspec.Struct, frozen=True, kw_only=True):
     admission: Admission
     reservation: Reservation | None
     """Its own, or that of the job which it may not delay."""
+    for_advice: bool = False
+    """It has a place, which is kept for it."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,11 +98,11 @@ NOTHING_PROPOSED: Final[Mapping[str, Placement]] = {}
 def ordered(state: State, settings: Settings) -> list[str]:
     """Who waits, the first to start first."""
 
-    def key(name: str) -> tuple[int, int, int]:
+    def key(name: str) -> tuple[int, int, tuple[int, int]]:
         waiting = state.queue[name]
         team = team_of(waiting.job)
         had = state.had_s.get(team, 0) * 1_000_000 // settings.shares.get(team, 1)
-        return -waiting.job.priority, had, waiting.seq
+        return -waiting.job.priority, had, waiting.turn
 
     return sorted(state.queue, key=key)
 
@@ -127,6 +130,17 @@ def decide(
     return [deciding.look(name, position) for position, name in enumerate(names)]
 
 
+def kept_before(
+    state: State, settings: Settings, ground: Ground, now_ns: int, job: str
+) -> Mapping[str, str]:
+    """By node that a job may not take, the one before it that gets it now or later."""
+    deciding = _Deciding(state, settings, ground, now_ns, NOTHING_PROPOSED)
+    names = ordered(state, settings)
+    for position, name in enumerate(names[: min(names.index(job), LOOK_MAX)]):
+        deciding.look(name, position)
+    return deciding.kept()
+
+
 class _Deciding:
     """One pass over the queue."""
 
@@ -140,11 +154,17 @@ class _Deciding:
     ) -> None:
         self._state, self._settings, self._now_ns = state, settings, now_ns
         self._ground, self._proposals = ground, proposals
-        self._given: set[str] = set()
+        self._given: dict[str, str] = {}
+        """By node, the job that gets it."""
         self._ends = sorted(
             (job.ends_ns(settings, now_ns), name, job.nodes) for name, job in state.running.items()
         )
         self._reservation: Reservation | None = None
+
+    def kept(self) -> Mapping[str, str]:
+        """By node, the job that gets it now or for which it is reserved."""
+        reserved = self._reservation
+        return {**(dict.fromkeys(reserved.nodes, reserved.name) if reserved else {}), **self._given}
 
     def look(self, name: str, position: int) -> Outcome:
         """What becomes of the next job."""
@@ -161,7 +181,15 @@ class _Deciding:
             if found is not None:
                 case, place = found
                 nodes = (*place.nodes, *place.spares)
-                self._given.update(nodes)
+                self._given.update(dict.fromkeys(nodes, name))
+                if advice_left_ns(waiting, self._settings, self._now_ns):
+                    return Delay(
+                        name=name,
+                        position=position,
+                        admission=admission,
+                        reservation=self._reservation,
+                        for_advice=True,
+                    )
                 self._ends = sorted([*self._ends, (self._end_ns(waiting), name, nodes)])
                 backfilled = self._reservation is not None
                 return Start(name=name, place=place, backfilled=backfilled, case=case)
@@ -187,7 +215,8 @@ class _Deciding:
             return None
         taken = {*self._given, *kept}
         proposed = self._proposals.get(waiting.job.job, ())
-        return fitted(self._state, self._ground, waiting, taken, self._now_ns, proposed=proposed)
+        found = fit(self._state, self._ground, waiting, taken, self._now_ns, proposed=proposed)
+        return (found.case, found.place) if found else None
 
     def _reserve(self, name: str, waiting: Waiting) -> Reservation | None:
         """The first moment at which it finds a place; None: not even with all jobs over."""
@@ -221,7 +250,23 @@ class _Deciding:
         )
 
 
-def fitted(
+def advice_left_ns(waiting: Waiting, settings: Settings, now_ns: int) -> int:
+    """How long a job that has a place is still held back for advice."""
+    if not settings.follow_advice or waiting.advised.advice:
+        return 0
+    return max(0, waiting.since_ns + settings.advice_wait_ns - now_ns)
+
+
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """A place for a job."""
+
+    case: Case
+    place: Place
+    broken: Broken | None = None
+    """Why it is not the one that was advised."""
+
+
+def fit(
     state: State,
     ground: Ground,
     waiting: Waiting,
@@ -229,27 +274,44 @@ def fitted(
     now_ns: int,
     *,
     proposed: Placement = (),
-) -> tuple[Case, Place] | None:
+) -> Fit | None:
     """A place for a job on what is free besides these nodes, on the first kind that has one.
 
-    `proposed`: is taken where it holds on the first kind.
+    The one that was advised, where it holds; else the `proposed` one, where it holds on the first
+    kind; else the rules' own.
     """
     admission = admit(waiting.job, ground.free(taken))
     if admission.outcome != "accepted":
         return None
     waited_s = max(0, now_ns - waiting.since_ns) // SECOND_NS
+    told, advised = state.told.nodes, waiting.advised
     for case in admission.cases:
         assert case.pool is not None
         kind = ground.spares(taken).only(set(case.pool.nodes))
-        for own in (proposed, ()) if proposed else ((),):
-            place = placed(
+        own = placed(case, spare_pool=kind, told=told, waited_s=waited_s)
+        broken: Broken | None = None
+        if own is not None and (advised.nodes or advised.spares):
+            came = followed(case, own, advised, spare_pool=kind, told=told, waited_s=waited_s)
+            if not isinstance(came, Broken):
+                return Fit(case=case, place=came)
+            broken = came
+        if proposed:
+            solved = placed(
                 case,
                 spare_pool=kind,
-                told=state.told.nodes,
+                told=told,
                 waited_s=waited_s,
-                proposed=("solver", own),
+                proposed=("solver", proposed),
             )
-            if place is not None:
-                return case, place
-        proposed = ()
+            own, proposed = solved or own, ()
+        if own is not None:
+            return Fit(case=case, place=own, broken=broken)
     return None
+
+
+def fitted(
+    state: State, ground: Ground, waiting: Waiting, taken: Collection[str], now_ns: int
+) -> tuple[Case, Place] | None:
+    """As `fit`, without why."""
+    found = fit(state, ground, waiting, taken, now_ns)
+    return (found.case, found.place) if found else None

@@ -6,6 +6,7 @@ from nemesis.processors.scheduler.explain import Why
 from nemesis.processors.scheduler.placing import Place, degrees_of
 from nemesis.processors.scheduler.queue import Start
 from nemesis.processors.scheduler.state import Running, Waiting
+from nemesis.schemas.advised import AdviceGiven, AdviceJudged, AdvisedAct
 from nemesis.schemas.facts import Conclusion, Fact
 from nemesis.schemas.node_ranges import format_nodes
 from nemesis.schemas.operated import JobSubmitted
@@ -68,7 +69,7 @@ def placed(fact: Fact, waiting: Waiting, start: Start, proposal: str) -> Conclus
         on_log_loss=job.on_log_loss,
         grace_ns=job.grace_ns,
         quality=place.quality,
-        proposal=proposal if place.quality.rule == "solver" else "",
+        proposal=place.advice or (proposal if place.quality.rule == "solver" else ""),
         backfilled=start.backfilled,
         relaxed=place.relaxed,
     )
@@ -91,6 +92,21 @@ def released(
     return _said(fact, data, name, fact.seq)
 
 
+def advised(fact: Fact, advice: AdviceGiven, acts: tuple[AdvisedAct, ...]) -> Conclusion:
+    """What the rules say of what was proposed."""
+    refused = [act for act in acts if act.rule]
+    words = [f"{_counted(len(acts) - len(refused), 'proposal')} of {len(acts)} passed the rules"]
+    words += [f"{act.kind} is refused by {act.rule}: {act.refusal}" for act in refused]
+    data = AdviceJudged(
+        at_ns=now_of(fact),
+        reason="; ".join(words),
+        advice=advice.advice,
+        job=advice.job,
+        acts=acts,
+    )
+    return _said(fact, data, advice.job, fact.seq)
+
+
 def _place_words(place: Place, backfilled: bool) -> str:
     quality = place.quality
     words = [_counted(len(place.nodes), "node"), f"found by {quality.rule}"]
@@ -104,6 +120,8 @@ def _place_words(place: Place, backfilled: bool) -> str:
             f"a step of {quality.step_ns / 1e9:.3f} s and {quality.mfu_ppm / 10_000:.1f} % of the "
             f"peak predicted, {quality.bound_share_ppm / 10_000:.1f} % of the best speed"
         )
+    if place.advice:
+        words.append(f"as advised in {place.advice}")
     if place.spares:
         near = ", near it for want of others" if place.spares_near else ""
         words.append(f"{_counted(len(place.spares), 'spare')}{near}")
@@ -119,7 +137,10 @@ def _counted(count: int, what: str) -> str:
 
 
 def _said(
-    fact: Fact, data: JobPlaced | JobQueued | JobRejected | JobReleased, job: str, seq: int
+    fact: Fact,
+    data: JobPlaced | JobQueued | JobRejected | JobReleased | AdviceJudged,
+    job: str,
+    seq: int,
 ) -> Conclusion:
     cause: Collection[int] = sorted({seq, fact.seq})
     return Conclusion(data=data, key=job, cause=tuple(cause), job=job)

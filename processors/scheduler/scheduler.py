@@ -16,6 +16,7 @@ job_released. What was placed counts once it is read back, so the state follows 
 | inventories, verdicts, predictions, protections | what there is to be had changes |
 | attempt_completed | a recovery took its job off nodes |
 | placement_proposed | placed, if it is better than our own in whole numbers |
+| advice_given | advice_judged: what of it passes the rules is wished for a job that waits |
 
 Not here: starting processes (whoever reads job_placed), and what becomes of them (healer).
 """
@@ -27,6 +28,7 @@ import msgspec
 
 from nemesis.processors.scheduler import said
 from nemesis.processors.scheduler.admission import admit, spec_of
+from nemesis.processors.scheduler.advice_rules import Moment, take
 from nemesis.processors.scheduler.explain import why
 from nemesis.processors.scheduler.health import blamed_nodes
 from nemesis.processors.scheduler.moves import advice
@@ -44,6 +46,7 @@ from nemesis.processors.scheduler.queue import (
     Outcome,
     Refusal,
     Start,
+    advice_left_ns,
     decide,
     ground_of,
 )
@@ -58,6 +61,7 @@ from nemesis.processors.scheduler.state import (
     Waiting,
 )
 from nemesis.processors.topology.pool import Pool
+from nemesis.schemas.advised import AdviceGiven
 from nemesis.schemas.decided import RecoveryDecided
 from nemesis.schemas.done import AttemptCompleted
 from nemesis.schemas.errors import MalformedFactError
@@ -93,15 +97,10 @@ _Read: TypeAlias = (
     | RecoveryDecided
     | AttemptCompleted
     | ConclusionUndeliverable
+    | AdviceGiven
 )
-_AT_ONCE: Final = (
-    "tick",
-    "job_submitted",
-    "job_ended",
-    "job_placed",
-    "job_rejected",
-    "placement_proposed",
-)
+_AT_ONCE: Final = ("tick", "job_submitted", "job_ended", "job_placed", "job_rejected",
+                   "placement_proposed", "advice_given")  # fmt: skip
 """After these the queue is looked at; what else changed waits for the next tick."""
 
 
@@ -126,6 +125,7 @@ class Scheduler:
         "recovery_decided",
         "attempt_completed",
         "conclusion_undeliverable",
+        "advice_given",
     )
 
     def __init__(self) -> None:
@@ -154,6 +154,11 @@ class Scheduler:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedFactError(f"snapshot of scheduler: {error}") from error
         self._pool = None
+
+    def moment(self, now_ns: int) -> Moment:
+        """What is known now, for those who ask its rules without deciding anything."""
+        ground = self._ground()
+        return Moment(state=self._state, settings=self._settings, ground=ground, now_ns=now_ns)
 
     def step(self, fact: Fact) -> Sequence[Conclusion]:
         """Take a fact in, then look at the queue if something may start."""
@@ -206,6 +211,9 @@ class Scheduler:
                     del state.decided[next(iter(state.decided))]
             case AttemptCompleted():
                 self._on_recovered(data)
+            case AdviceGiven():
+                acts = take(self.moment(now_of(fact)), data, fact.seq)
+                return [said.advised(fact, data, acts)] if acts else []
             case ConclusionUndeliverable():
                 if data.name == self.name:
                     state.unread = ()
@@ -382,6 +390,8 @@ class Scheduler:
         wakes: list[int] = []
         for waiting in self._state.queue.values():
             waited_s = max(0, now_ns - waiting.since_ns) // SECOND_NS
+            if left_ns := advice_left_ns(waiting, self._settings, now_ns):
+                wakes.append(now_ns + left_ns)
             if wait_s := next_relaxation_s(spec_of(waiting.job), waited_s):
                 wakes.append(waiting.since_ns + wait_s * SECOND_NS)
         return min(wakes, default=0)

@@ -38,6 +38,10 @@ class Settings(
     solver_wait_ns: Ns = 0
     """How long a solver's proposal is waited for where our own place is not proven to be the best;
     0: no solver is asked."""
+    follow_advice: bool = False
+    """Take up what an advisor proposes where it passes the rules; else it is recorded."""
+    advice_wait_ns: Ns = 0
+    """A job that has a place is held back so long at most for somebody to advise on it."""
 
     def broken(self) -> tuple[str, ...]:
         """One sentence for each rule that these settings break."""
@@ -53,6 +57,8 @@ class Settings(
         ]
         if self.probation_ns > YEAR_NS:
             said.append("probation_ns must be at most a year.")
+        if self.advice_wait_ns > HOUR_NS:
+            said.append("advice_wait_ns must be at most an hour.")
         said += [
             f"shares.{team[:60]} must be 1 to 1000000: a team without a share has no job."
             for team, share in self.shares.items()

@@ -18,6 +18,20 @@ TEAMS_MAX: Final = 1000
 DECISIONS_MAX: Final = 256
 
 
+class Advised(msgspec.Struct, array_like=True, frozen=True):
+    """What was taken of advice on a job that waits: wishes that hold as long as rules allow."""
+
+    advice: str = ""
+    """The newest; "": nobody has advised on it."""
+    seq: int = 0
+    """Of that fact."""
+    nodes: tuple[str, ...] = ()
+    """Where it is to go rather than where the rules would put it; (): nobody says."""
+    spares: tuple[str, ...] = ()
+    turn: int = 0
+    """It stands where the fact of this sequence put another job; 0: where its own did."""
+
+
 class Waiting(msgspec.Struct, array_like=True):
     """A job without a place."""
 
@@ -28,6 +42,13 @@ class Waiting(msgspec.Struct, array_like=True):
     said: tuple[str, tuple[str, ...]] = ("", ())
     """Why it waits, as it was last said: code, and what blocks it."""
     said_ns: int = 0
+    advised: Advised = Advised()
+
+    @property
+    def turn(self) -> tuple[int, int]:
+        """Its place among jobs that are otherwise equal; of one place the last that was moved."""
+        moved = self.advised.turn
+        return (moved, -self.advised.seq) if moved else (self.seq, 0)
 
 
 class Running(msgspec.Struct, array_like=True, dict=True):

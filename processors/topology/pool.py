@@ -77,7 +77,10 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     def only(self, nodes: Collection[str]) -> "Pool":
         """These nodes alone; what they are near to stays as it is."""
-        rows = [row for row, name in enumerate(self.nodes) if name in nodes]
+        return self.rows([row for row, name in enumerate(self.nodes) if name in nodes])
+
+    def rows(self, rows: Sequence[int]) -> "Pool":
+        """These rows alone, in this order."""
 
         def kept(column: tuple[_T, ...]) -> tuple[_T, ...]:
             return tuple(column[row] for row in rows)

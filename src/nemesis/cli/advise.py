@@ -1,10 +1,11 @@
-"""`nemesis advise`: what a language model, and the rules, say of a job."""
+"""`nemesis advise`: what a language model, and the rules, say of a job or of a description."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption
 from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.output import JsonOption, print_json, say
 from nemesis.cli.topology_check import (
@@ -20,14 +21,19 @@ from nemesis.cli.topology_check import (
 from nemesis.schemas.errors import NemesisError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nemesis.actors.advisor.advice import Advice
+    from nemesis.actors.advisor.asked import Came
+    from nemesis.actors.advisor.asking import Model
     from nemesis.actors.advisor.key import Key
     from nemesis.actors.advisor.settings import Settings
-    from nemesis.processors.advice.situation import Situation
     from nemesis.schemas.advised import AdvisedAct
+    from nemesis.schemas.operated import JobSubmitted
 
 JOB = "the-job"
 """What a description without a name is called."""
+_Where = tuple[str, str, str, Path | None]
 
 
 class NoAdvisorError(NemesisError):
@@ -37,10 +43,12 @@ class NoAdvisorError(NemesisError):
 
 
 def advise(
-    what: Annotated[str, typer.Argument(metavar="'SPEC'", help="TP8_NVL18+PP4_IB2")],
+    what: Annotated[
+        str, typer.Argument(metavar="JOB|'SPEC'", help="A job of the log, or TP8_NVL18+PP4_IB2.")
+    ],
     *,
     cluster: Annotated[
-        Path | None, typer.Option(help="A cluster file, or the name of a shape.")
+        Path | None, typer.Option(help="Of a SPEC: a cluster file, or the name of a shape.")
     ] = None,
     model: ModelOption = "",
     gpus: GpusOption = 0,
@@ -49,57 +57,85 @@ def advise(
     settings: Annotated[
         Path | None, typer.Option(help="What of the advisor's settings is to differ.")
     ] = None,
+    cell: CellOption = "local",
+    server: ServerOption = "",
+    context: ContextOption = "",
+    credentials: CredsOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Ask a language model about a description; what it proposes must pass the rules.
+    """Ask a language model about a job of the log, or with --cluster about a description.
 
+    What it proposes must pass the rules; of a job it is written down, and the scheduler decides.
     Without a key only the rules answer, and it says so. Exit status: 0 answered, 1 the model gave
-    no whole answer, 2 a mistake in what was typed, 4 others can read the key.
+    no whole answer, 2 a mistake in what was typed, 3 no such job, 4 others can read the key.
     """
-    if cluster is None:
-        raise BadSettingError("no cluster is named", hint="--cluster superpod-h100, or a file")
-    from nemesis.actors.advisor.plain import plain_words
     from nemesis.actors.advisor.settings import settings_of as advisor_settings
 
     told = advisor_settings(settings)
-    now = _situation(what, cluster, model, gpus, taken or [], setting or [])
-    words = plain_words(now, JOB)
     key, why_not = _key(told)
-    advice = run_on_loop(_ask(told, key, now)) if key else None
-    if json:
-        print_json({"rules": words, "no_advice": why_not} | (_document(advice, told.model)))
+    if cluster is None:
+        _check_no_spec(what)
+        came = run_on_loop(_about_job((cell, server, context, credentials), what, told, key))
     else:
-        for line in words:
-            say(line)
-        if why_not:
-            say(why_not)
-        if advice is not None:
-            _print(advice, told.model)
-    if advice is not None and advice.ended != "answered":
+        job = _described(what, model, gpus, setting or [])
+        came = run_on_loop(_about_spec(told, key, job, cluster, taken or []))
+    if json:
+        print_json(_document(came, why_not, told.model))
+    else:
+        _print(came, why_not, told.model)
+    if came.advice is not None and came.advice.ended != "answered":
         raise typer.Exit(1)
 
 
-def _situation(
-    what: str, cluster: Path, model: str, gpus: int, taken: list[str], setting: list[str]
-) -> "Situation":
-    """The one job that a description makes, on a cluster of which some nodes are taken."""
-    from msgspec.structs import replace
+def _check_no_spec(what: str) -> None:
+    """Raises: BadSettingError, what should be the name of a job is a description."""
+    from nemesis.processors.parallelism.parsing import BadSpecError, read
 
-    from nemesis.processors.advice.situation import Situation, Standing, case_of
-    from nemesis.processors.parallelism.check import check
-
-    job = Standing(
-        job=JOB,
-        spec=what,
-        stage="waiting",
-        gpu_count=gpus,
-        model=model_of(model) if model else None,
-        settings=settings_of(setting),
+    try:
+        read(what)
+    except BadSpecError:
+        return
+    raise BadSettingError(
+        f"{what[:60]!r} is a description, and no cluster is named",
+        hint="--cluster superpod-h100, or a file",
     )
-    pool = pool_of(cluster, taken)
-    if check(case_of(job, pool)).outcome == "rejected":
-        job = replace(job, stage="rejected")
-    return Situation(pool=pool, jobs=(job,))
+
+
+def library() -> "Callable[[Settings, Key], Model]":
+    """What makes a model of settings and a key.
+
+    Raises:
+        NoAdvisorError: the client library is not installed.
+    """
+    try:
+        from nemesis.actors.advisor.advice import model_of as advisor
+    except ImportError as error:
+        raise NoAdvisorError(
+            f"the advisor needs {error.name}, which is not installed",
+            hint="pip install 'nemesis-gpu[advisor]'",
+        ) from error
+    return advisor
+
+
+def _described(what: str, model: str, gpus: int, setting: list[str]) -> "JobSubmitted":
+    """The one job that a description makes."""
+    import msgspec
+
+    from nemesis.processors.parallelism.parsing import read
+    from nemesis.schemas.operated import JobSubmitted
+
+    read(what)
+    return JobSubmitted(
+        at_ns=0,
+        by="you",
+        reason="asked",
+        job=JOB,
+        nodes=(),
+        spec=what,
+        gpu_count=gpus,
+        model=msgspec.to_builtins(model_of(model)) if model else {},
+        settings=msgspec.to_builtins(settings_of(setting)),
+    )
 
 
 def _key(settings: "Settings") -> "tuple[Key | None, str]":
@@ -112,42 +148,77 @@ def _key(settings: "Settings") -> "tuple[Key | None, str]":
         return None, f"{error.message}; {error.hint}" if error.hint else error.message
 
 
-async def _ask(settings: "Settings", key: "Key", now: "Situation") -> "Advice":
-    try:
-        from nemesis.actors.advisor.advice import advise as asked
-        from nemesis.actors.advisor.advice import model_of as advisor
-    except ImportError as error:
-        raise NoAdvisorError(
-            f"the advisor needs {error.name}, which is not installed",
-            hint="pip install 'nemesis-gpu[advisor]'",
-        ) from error
+async def _about_spec(
+    settings: "Settings", key: "Key | None", job: "JobSubmitted", cluster: Path, taken: list[str]
+) -> "Came":
+    from nemesis.actors.advisor.asked import Came
     from nemesis.actors.advisor.desk import Desk
+    from nemesis.actors.advisor.plain import moment_of, plain_words
 
-    async with advisor(settings, key) as model:
-        return await asked(model, settings, Desk(now, JOB))
+    now = moment_of(pool_of(cluster, taken), job)
+    words = plain_words(now, job)
+    if key is None:
+        return Came(words=words)
+    async with library()(settings, key) as model:
+        from nemesis.actors.advisor.advice import advise as asked
+
+        return Came(words=words, advice=await asked(model, settings, Desk(now, job)))
 
 
-def _document(advice: "Advice | None", model: str) -> dict[str, Any]:
-    if advice is None:
-        return {"advice": None}
-    meter = advice.meter
-    return {
-        "advice": {
-            "ended": advice.ended,
-            "limit": advice.limit,
-            "text": advice.text,
-            "acts": advice.acts,
-            "calls": advice.calls,
+async def _about_job(where: _Where, name: str, settings: "Settings", key: "Key | None") -> "Came":
+    """Raises: UnknownNameError and what opening a log raises."""
+    from nemesis.actors.advisor.asked import Came, about
+    from nemesis.actors.advisor.worklist import worklist_of
+    from nemesis.cli.cell import open_log
+    from nemesis.cli.operate import unknown
+
+    role = "actor/advisor" if key is not None else "reader"
+    async with await open_log(*where, role=role) as log:
+        worklist = await worklist_of(log)
+        if name not in worklist.cases:
+            hint = "`nemesis queue` lists jobs; of a description name a --cluster"
+            raise unknown("job", name, worklist.cases, hint=hint)
+        case = worklist.cases[name]
+        if key is None:
+            return Came(words=(case.words,))
+        async with library()(settings, key) as model:
+            return await about(log, model, settings, worklist, case)
+
+
+def _document(came: "Came", why_not: str, model: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"rules": came.words, "no_advice": why_not, "advice": None}
+    if came.advice is not None:
+        meter = came.advice.meter
+        found["advice"] = {
+            "ended": came.advice.ended,
+            "limit": came.advice.limit,
+            "text": came.advice.text,
+            "acts": came.advice.acts,
+            "calls": came.advice.calls,
             "model": model,
             "requests": meter.requests,
             "tokens_in": meter.tokens_in,
             "tokens_out": meter.tokens_out,
             "cost_microusd": meter.cost_microusd,
         }
-    }
+        found["judged"], found["placed_on"] = came.judged, came.placed_on
+    return found
 
 
-def _print(advice: "Advice", model: str) -> None:
+def _print(came: "Came", why_not: str, model: str) -> None:
+    for line in came.words:
+        say(line)
+    if why_not:
+        say(why_not)
+    if came.advice is not None:
+        _print_advice(came.advice, model)
+    for act in came.judged:
+        say(f"scheduler: {_act(act)}")
+    if came.placed_on:
+        say(f"scheduler: placed on {' '.join(came.placed_on)}")
+
+
+def _print_advice(advice: "Advice", model: str) -> None:
     if advice.ended != "answered":
         say(f"no advice: {advice.ended}" + (f", {advice.limit}" if advice.limit else ""))
     elif advice.text:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +27,9 @@ def serve(
     copies: Annotated[
         int, typer.Option(min=1, max=8, help="Copies of the processors and of the job actor.")
     ] = 1,
+    advisor: Annotated[
+        Path | None, typer.Option(help="Settings of an advisor for jobs that wait.")
+    ] = None,
     server: ServerOption = "",
     credentials: CredsOption = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document when all is up.")] = False,
@@ -51,19 +55,48 @@ def serve(
     roles = [*node_roles(nodes), *collector_roles(switches)]
     alarm = logging.getLogger(__name__).warning
 
+    advising, why_not = _advising(advisor)
     os.umask(0o077)  # seeds and records are nobody else's
 
     async def run() -> None:
         async with serving(
-            cell, roles=roles, port=port, copies=copies, alarm=alarm, target=target
+            cell,
+            roles=roles,
+            port=port,
+            copies=copies,
+            alarm=alarm,
+            target=target,
+            advisor=advising,
         ) as up:
             if json:
                 print_json(up)
             else:
                 _print(up)
+            if advisor is not None and not json:
+                say(why_not or f"{'advisor':<12} advises on jobs that were rejected or wait")
             await asyncio.Event().wait()
 
     run_until_told(run())
+
+
+def _advising(settings: Path | None) -> tuple[str, str]:
+    """(settings of an advisor that can work, why there is none).
+
+    Raises:
+        BadAdvisorSettingsError, OpenKeyError, NoAdvisorError: what stands in its way.
+    """
+    if settings is None:
+        return "", ""
+    from nemesis.actors.advisor.key import NoKeyError, key_of
+    from nemesis.actors.advisor.settings import settings_of
+    from nemesis.cli.advise import library
+
+    try:
+        key_of(settings_of(settings).key_file)
+    except NoKeyError as error:
+        return "", f"{'advisor':<12} {error.message}"
+    library()
+    return str(settings.resolve()), ""
 
 
 def _print(up: "Serving") -> None:

@@ -1,1 +1,0 @@
-"""What the rules say of what an advisor proposes."""

@@ -6,6 +6,7 @@ that (re)connects says how things stand and asks for its last plans until it is 
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -30,9 +31,12 @@ from nemesis.streams.connection import Connection, Login
 from nemesis.streams.errors import LogUnavailableError
 from nemesis.streams.log import Log
 from nemesis.streams.publisher import Publisher
+from nemesis.streams.side_by_side import background
 
 RETRY_S: Final = 0.2
 HELLO_RETRY_S: Final = 1.0
+LEAVE_S: Final = 2.0
+"""How long to try to have the last words delivered."""
 
 
 class NodeAgent(Protocol):
@@ -85,13 +89,16 @@ class Link:
         login: Login,
         spool_path: Path,
         now_ns: Callable[[], int],
+        farewell: Callable[[], Observation] | None = None,
     ) -> None:
-        """`agent` gives the node's present agent, which may be started anew under the link."""
+        """`agent` gives the node's present agent, which may be started anew under the link;
+        `farewell`: what is said last of all, where somebody ends it in order."""
         self._agent: Final = agent
         self._url: Final = url
         self._login: Final = login
         self._spool_path: Final = spool_path
         self._now_ns: Final = now_ns
+        self._farewell: Final = farewell
         self._wake: Final = asyncio.Event()
         self._connection: Connection | None = None
 
@@ -111,14 +118,27 @@ class Link:
         publisher = Publisher(Log(connection), self._stamp, self._now_ns, self._spool_path)
         try:
             await connection.subscribe(plan_subject(self._agent().node), self._on_plan)
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(publisher.run())
-                tasks.create_task(self._take(connection, publisher))
-                tasks.create_task(self._greet(connection))
+            async with background(publisher.run()):
+                try:
+                    async with asyncio.TaskGroup() as tasks:
+                        tasks.create_task(self._take(connection, publisher))
+                        tasks.create_task(self._greet(connection))
+                except asyncio.CancelledError:
+                    await self._take_leave(publisher)
+                    raise
         finally:
             self._connection = None
             publisher.close()
             await connection.close()
+
+    async def _take_leave(self, publisher: Publisher) -> None:
+        if self._farewell is None:
+            return
+        for observation in (*self._agent().carried(self._now_ns()), self._farewell()):
+            publisher.offer(observation)
+        with suppress(TimeoutError):  # what is not delivered by then lies in the spool
+            async with asyncio.timeout(LEAVE_S):
+                await publisher.drained()
 
     def _stamp(self, kind: str, at_ns: int) -> Stamp:
         return self._agent().stamp(kind, at_ns)

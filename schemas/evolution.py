@@ -22,6 +22,7 @@ from nemesis.schemas import (
     observed,
     operated,
     plans,
+    saved,
     scheduled,
 )
 
@@ -35,6 +36,7 @@ MODULES = (
     observed,
     operated,
     plans,
+    saved,
     scheduled,
 )
 """Where everything that lies in the log or goes over the plan channel is defined."""

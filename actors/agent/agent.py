@@ -280,7 +280,7 @@ class Agent:
             return
         before = (rank.stage, rank.epoch)
         self._attached.add(rank.number)
-        rank.heard(standing, writer, time.time_ns())
+        rank.heard(standing, writer, time.monotonic_ns())
         if (rank.stage, rank.epoch) != before:
             if rank.stage == "running":
                 let_leavers_end(self.ranks.values())

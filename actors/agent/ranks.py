@@ -59,7 +59,7 @@ class Rank:
         self.why = ""
         self.returncode: int | None = None
         self.said_ns = 0
-        """When it was last heard."""
+        """When it was last heard, by a clock that nobody sets."""
         self.is_stopped = False
         """Whether its process was seen to be stopped by a signal, for a while."""
         self.saved: tuple[int, str] = (-1, "")

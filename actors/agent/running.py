@@ -21,6 +21,7 @@ from nemesis.actors.agent.ranks import Rank
 from nemesis.actors.node_link import Link
 from nemesis.schemas.plans import order_of
 from nemesis.schemas.rank_ranges import format_ranks
+from nemesis.schemas.watched import CoverageReported
 from nemesis.streams.connection import Login
 from nemesis.streams.side_by_side import background
 
@@ -73,6 +74,8 @@ async def attended(agent: Agent, wire: Wire | None, folder: Path) -> AsyncIterat
             login=wire.login,
             spool_path=folder / "spool",
             now_ns=time.time_ns,
+            # or the node's silence is taken for its loss
+            farewell=lambda: CoverageReported(**agent.stamp("coverage", time.time_ns()), ends=True),
         )
         agent.on_news, agent.is_connected = link.wake, lambda: link.connected
         work.append(link.run())

@@ -61,7 +61,7 @@ class StackLooks:
         """Look, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
-            now_ns = time.time_ns()
+            now_ns = time.monotonic_ns()
             ranks = stalled(self._ranks, now_ns)
             if not ranks or now_ns - max(each.said_ns for each in ranks) < FIRST_NS:
                 continue
@@ -73,7 +73,7 @@ class StackLooks:
     async def _look_twice(self, ranks: Sequence[Rank], moment: Moment) -> None:
         first = await self._look(ranks, {})
         await asyncio.sleep(APART_S)
-        there = stalled(self._ranks, time.time_ns())
+        there = stalled(self._ranks, time.monotonic_ns())
         if not there or moment_of(there) != moment:
             return  # it was a long step
         last = await self._look(there, first)

@@ -140,7 +140,7 @@ class Watch:
         ]
         if not held or epoch in self._broken or self._is_answered(epoch):
             return []
-        if now_ns - min(rank.said_ns for rank in held) < BROKEN_NS:
+        if time.monotonic_ns() - min(rank.said_ns for rank in held) < BROKEN_NS:
             return []
         self._broken.add(epoch)
         return [
@@ -157,7 +157,7 @@ class Watch:
         """Read them where the ranks stand for longer than steps take."""
         while True:
             await asyncio.sleep(LOOK_S)
-            ranks = stalled(self._ranks, time.time_ns())
+            ranks = stalled(self._ranks, time.monotonic_ns())
             if ranks and (moment := moment_of(ranks)) not in self._dumped:
                 self._dumped.add(moment)
                 await self._dump(ranks)

@@ -1,17 +1,19 @@
 """Advice on a real server: a person asks, the advisor at work answers, the scheduler decides."""
 
 import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from nemesis.actors.advisor.advice import model_of
-from nemesis.actors.advisor.advisor import Advisor
-from nemesis.actors.advisor.key import Key
 from nemesis.processors.fold import Input
 from nemesis.schemas.advised import AdviceGiven
 from nemesis.schemas.facts import EVENTS_SUBJECT
-from tests.advising import FOLLOWING, SECRET, settings
+from tests.advising import FOLLOWING, SECRET
 from tests.commands import nemesis
 from tests.messages_server import calls, explains, messages_server
 from tests.scheduler_cell import Cell
@@ -26,23 +28,29 @@ def asked(room: Room, *arguments: str, **more: str) -> str:
     return ran.stdout
 
 
-async def until_advised(room: Room, url: str, job: str) -> AdviceGiven:
-    """What the advisor at work writes of a job."""
-    told = settings(url)
-    async with (
-        await room.server.connect("actor/advisor") as log,
-        await room.server.connect("reader") as reader,
-        model_of(told, Key(SECRET)) as model,
-        asyncio.timeout(30),
-    ):
-        working = asyncio.create_task(Advisor(log, model, told, print).run())
-        try:
-            async for record in reader.follow(1, subject=EVENTS_SUBJECT):
-                said = Input(record).decoded()
-                if isinstance(said, AdviceGiven) and said.job == job:
-                    return said
-        finally:
-            working.cancel()
+@contextmanager
+def at_work(room: Room, settings: Path) -> Iterator[None]:
+    """The advisor as its supervisor starts it: no list of processes shows its key."""
+    command = ("act", "advisor", "--quiet", "--settings", str(settings))
+    advisor = subprocess.Popen(
+        (sys.executable, "-m", "nemesis.cli", *command),
+        env=os.environ | room.state | {"ANTHROPIC_API_KEY": SECRET},
+    )
+    try:
+        yield
+        assert SECRET.encode() not in Path(f"/proc/{advisor.pid}/cmdline").read_bytes()
+    finally:
+        advisor.terminate()
+        assert advisor.wait(20) == 0
+
+
+async def until_advised(room: Room, job: str) -> AdviceGiven:
+    """What the advisor writes of a job."""
+    async with await room.server.connect("reader") as reader, asyncio.timeout(60):
+        async for record in reader.follow(1, subject=EVENTS_SUBJECT):
+            said = Input(record).decoded()
+            if isinstance(said, AdviceGiven) and said.job == job:
+                return said
     raise AssertionError("the log has no end")
 
 
@@ -77,7 +85,9 @@ def test_what_is_advised_is_written_judged_and_followed(tmp_path: Path) -> None:
             calls("schedule", job="wide", spec="TP8_NVL18+DP2", why="Eight share a domain."),
             explains("TP8 with two replicas would run."),
         ) as server:
-            given = asyncio.run(until_advised(room, server.url, "wide"))
+            file.write_text(f'base_url = "{server.url}"\n')
+            with at_work(room, file):
+                given = asyncio.run(until_advised(room, "wide"))
         assert [(act.kind, act.spec, act.rule) for act in given.acts] == [
             ("offer", "TP8_NVL18+DP2", "")
         ]

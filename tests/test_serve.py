@@ -158,21 +158,27 @@ def test_a_version_that_an_operator_chose_is_left_alone(state: Path) -> None:
         assert set(activations().values()) == {1}
 
 
-def test_what_is_up_is_told_in_a_line_each(state: Path) -> None:
+def test_what_is_up_is_told_in_a_line_each_and_what_lacks_its_key_too(
+    state: Path, tmp_path: Path
+) -> None:
+    settings = tmp_path / "advisor.toml"
+    settings.touch()
     process = subprocess.Popen(
-        [*PROGRAM, "serve", "--cell", "rack"],
+        [*PROGRAM, "serve", "--cell", "rack", "--advisor", str(settings)],
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        env=os.environ | {"PYTHONUNBUFFERED": "1", "ANTHROPIC_API_KEY": ""},
     )
     try:
         assert process.stdout is not None
-        told = []
+        told, keyless = [], 0
         for line in process.stdout:
             told.append(line.split()[0])
+            keyless += "no key for the advisor: the rules" in line
             if "Ctrl-C ends it" in line:
                 break
-        parts = ["clock", "keeper", *sorted(CATALOGUE), "job-actor", "archivist"]
+        assert keyless == 1
+        parts = ["clock", "keeper", *sorted(CATALOGUE), "job-actor", "archivist", "advisor"]
         assert told == ["cell", "server", "log", "credentials", *parts, "policy", "look"]
     finally:
         process.terminate()

@@ -23,11 +23,13 @@ def trial(
 ) -> JobPlaced | JobQueued | JobRejected:
     """The answer to a submission without nodes, from a state of the scheduler.
 
-    A solver is not asked. What waits in front of it is let go first, as it would be.
+    Neither a solver nor advice is waited for. What waits in front of it is let go first, as it
+    would be.
     """
     asked = Scheduler()
     asked.restore(snapshot)
-    asked.configure(msgspec.json.encode(msgspec.structs.replace(settings, solver_wait_ns=0)))
+    alone = msgspec.structs.replace(settings, solver_wait_ns=0, advice_wait_ns=0)
+    asked.configure(msgspec.json.encode(alone))
     fact = Fact(
         seq=BEHIND_SEQ,
         kind="job_submitted",

@@ -55,7 +55,7 @@ def serve(
     roles = [*node_roles(nodes), *collector_roles(switches)]
     alarm = logging.getLogger(__name__).warning
 
-    advising, why_not = _advising(advisor)
+    advising, advises = _advising(advisor)
     os.umask(0o077)  # seeds and records are nobody else's
 
     async def run() -> None:
@@ -71,16 +71,14 @@ def serve(
             if json:
                 print_json(up)
             else:
-                _print(up)
-            if advisor is not None and not json:
-                say(why_not or f"{'advisor':<12} advises on jobs that were rejected or wait")
+                _print(up, advises)
             await asyncio.Event().wait()
 
     run_until_told(run())
 
 
 def _advising(settings: Path | None) -> tuple[str, str]:
-    """(settings of an advisor that can work, why there is none).
+    """(settings of an advisor that can work, what is said of it).
 
     Raises:
         BadAdvisorSettingsError, OpenKeyError, NoAdvisorError: what stands in its way.
@@ -94,12 +92,12 @@ def _advising(settings: Path | None) -> tuple[str, str]:
     try:
         key_of(settings_of(settings).key_file)
     except NoKeyError as error:
-        return "", f"{'advisor':<12} {error.message}"
+        return "", error.message
     library()
-    return str(settings.resolve()), ""
+    return str(settings.resolve()), "advises on jobs that were rejected or wait"
 
 
-def _print(up: "Serving") -> None:
+def _print(up: "Serving", advises: str) -> None:
     lines = [("cell", f"{up.cell}, process {up.pid}")]
     if up.server_pid:
         nodes = f"{len(up.nodes)} nodes" if up.nodes else "no node yet, see --nodes"
@@ -119,6 +117,8 @@ def _print(up: "Serving") -> None:
         lines.append((name, f"{_copies(up.copies)}, {how}"))
     lines.append(("job-actor", _copies(up.copies)))
     lines.append(("archivist", "keeps closed incidents for ever"))
+    if advises:
+        lines.append(("advisor", advises))
     policy = "as the log says" if up.has_policy else "none: decisions are recorded, not applied"
     lines.append(("policy", policy))
     lines += [("drift", str(each)) for each in up.drift]

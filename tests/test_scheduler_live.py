@@ -12,11 +12,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from nemesis.actors.solver.actor import SolverActor
+from nemesis.processors.fold import Input
 from nemesis.schemas.facts import Record
+from nemesis.schemas.scheduled import PlacementProposed
 from nemesis.streams.server import Server
+from tests.cells import in_cell
 from tests.commands import Ran
 from tests.commands import nemesis as run
 from tests.scheduler_cell import Cell
+from tests.test_scheduler import crowded
 
 pytestmark = pytest.mark.server
 NODES = [f"node/n{at:03}" for at in range(1, 5)]
@@ -109,3 +114,29 @@ def test_a_job_whose_node_turned_bad_is_placed_elsewhere(room: Room) -> None:
     gone = room("release", "llama")
     assert (gone.returncode, gone.stderr.count("\n")) == (3, 1)
     assert room("queue").returncode == 3
+
+
+def test_a_solver_answers_a_request_once_and_no_more(tmp_path: Path) -> None:
+    asked = crowded(b'{"solver_wait_ns": 60000000000}').records[-1]
+    subject = "nemesis.events.placement_proposed.placement-1"
+
+    async def body(server: Server) -> None:
+        async with (
+            await server.connect("actor/solver") as one,
+            await server.connect("actor/solver") as other,
+            await server.connect("processor/scheduler") as scheduler,
+        ):
+            actors = [asyncio.create_task(SolverActor(log).run()) for log in (one, other)]
+            await asyncio.sleep(0.2)  # both read from where the log ends when they begin
+            await scheduler.publish(asked.subject, asked.payload)
+            async for record in scheduler.follow(1, subject=subject):
+                answer = Input(record).decoded()
+                break
+            await asyncio.sleep(0.5)
+            for actor in actors:
+                actor.cancel()
+            assert isinstance(answer, PlacementProposed)
+            assert [gang.job for gang in answer.gangs] == ["x", "y", "z"]
+            assert (await scheduler.bounds()).messages_count == 2
+
+    in_cell(tmp_path, body, roles=())

@@ -66,7 +66,7 @@ def ground_of(pool: Pool) -> tuple[Ground, tuple[tuple[str, ...], ...]]:
     are those of the node.
     """
     spans = _nodes_by_domain(pool)
-    whole = _whole_nodes(pool)
+    whole = set(pool.whole_nodes)
     first = {name: bay for bay, name in reversed([*enumerate(pool.nodes)])}
     keys: dict[str, tuple[int, int]] = {}
     for name, bay in first.items():
@@ -97,13 +97,6 @@ def _nodes_by_domain(pool: Pool) -> dict[int, int]:
     for domain, _ in pairs:
         found[domain] = found.get(domain, 0) + 1
     return found
-
-
-def _whole_nodes(pool: Pool) -> set[str]:
-    """Nodes all of whose GPUs are free."""
-    columns = zip(pool.nodes, pool.gpu_counts, pool.free_counts, strict=True)
-    broken = {name for name, gpus, free in columns if free < gpus}
-    return set(pool.nodes) - broken
 
 
 def filled(ground: Ground, gang: Gang, shelves: Iterable[int]) -> Placement:

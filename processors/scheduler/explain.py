@@ -14,6 +14,7 @@ from nemesis.processors.parallelism.case import Case
 from nemesis.processors.parallelism.spec import printed
 from nemesis.processors.placement.ground import ground_of
 from nemesis.processors.placement.ranks import able_pool, request_of
+from nemesis.processors.scheduler.admission import spec_of
 from nemesis.processors.scheduler.placing import next_relaxation_s
 from nemesis.processors.scheduler.queue import Delay, Ground, fitted
 from nemesis.processors.scheduler.settings import SECOND_NS
@@ -84,11 +85,13 @@ def _fits(state: State, ground: Ground, waiting: Waiting, now_ns: int) -> bool:
 
 def _wish(state: State, ground: Ground, waiting: Waiting, now_ns: int) -> Why | None:
     """It would start if it did not wait for a soft wish."""
+    waited_s = max(0, now_ns - waiting.since_ns) // SECOND_NS
+    if not next_relaxation_s(spec_of(waiting.job), waited_s):
+        return None
     patient = replace(waiting, since_ns=now_ns - FOR_EVER_S * SECOND_NS)
     found = fitted(state, ground, patient, (), now_ns)
     if found is None:
         return None
-    waited_s = max(0, now_ns - waiting.since_ns) // SECOND_NS
     spec, relaxed = found[0].spec, found[1].relaxed
     left_s = next_relaxation_s(spec, waited_s) - waited_s
     return Why(
@@ -102,8 +105,10 @@ def _wish(state: State, ground: Ground, waiting: Waiting, now_ns: int) -> Why | 
 def _nodes(state: State, ground: Ground, waiting: Waiting, now_ns: int) -> Why | None:
     """It would start if nodes that are out of work could be had."""
     out = {**ground.doubtful, **ground.barred}
+    if not out:
+        return None
     found = fitted(state, replace(ground, barred={}, doubtful={}), waiting, (), now_ns)
-    if not out or found is None:
+    if found is None:
         return None
     _, place = found
     missing = [node for node in (*place.nodes, *place.spares) if node in out]

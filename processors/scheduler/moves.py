@@ -40,6 +40,8 @@ def advice(
     waiting, own = state.queue[delay.name], delay.reservation
     if own is None or own.name != delay.name:
         return None
+    if len(ground.free().whole_nodes) < len(own.nodes):
+        return None  # who moves takes as many nodes as he leaves
     found = _fewest(state, ground, waiting, now_ns)
     if found is None:
         return None

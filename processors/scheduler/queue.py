@@ -174,7 +174,9 @@ class _Deciding:
         if admission.outcome == "rejected" and final:
             return Refusal(name=name, findings=admission.findings)
         held: Sequence[Collection[str]] = ((),)
-        if self._reservation is not None:
+        if self._known and admission.outcome != "accepted":
+            held = ()  # not even on all that is free
+        elif self._reservation is not None:
             held = (self._reservation.nodes, ())[: 2 if self._in_time(waiting) else 1]
         for kept in held:
             found = self._start(waiting, kept)
@@ -287,7 +289,9 @@ def fit(
     told, advised = state.told.nodes, waiting.advised
     for case in admission.cases:
         assert case.pool is not None
-        kind = ground.spares(taken).only(set(case.pool.nodes))
+        kind = case.pool
+        if case.spec.spares or advised.nodes or advised.spares:
+            kind = ground.spares(taken).only(set(case.pool.nodes))
         own = placed(case, spare_pool=kind, told=told, waited_s=waited_s)
         broken: Broken | None = None
         if own is not None and (advised.nodes or advised.spares):

@@ -54,11 +54,11 @@ from nemesis.processors.scheduler.said import now_of
 from nemesis.processors.scheduler.settings import SECOND_NS, Settings, decode_settings
 from nemesis.processors.scheduler.state import (
     DECISIONS_MAX,
-    QUEUE_MAX,
     Asked,
     Running,
     State,
     Waiting,
+    unqueueable,
 )
 from nemesis.processors.topology.pool import Pool
 from nemesis.schemas.advised import AdviceGiven
@@ -79,7 +79,7 @@ from nemesis.schemas.scheduled import (
 )
 
 SAY_NS: Final = 30 * SECOND_NS
-"""For so long a job that waits for the same reason is not told which other nodes block it."""
+"""A job that waits is not told more often why: an explanation asks the rules several times."""
 
 _Read: TypeAlias = (
     ClockTicked
@@ -141,7 +141,7 @@ class Scheduler:
         self._state.asked = None
         self._state.changed = True
         for waiting in self._state.queue.values():
-            waiting.said = ("", ())
+            waiting.said, waiting.said_ns = ("", ()), 0
 
     def snapshot(self) -> bytes:
         """The whole state."""
@@ -249,7 +249,7 @@ class Scheduler:
             state.queue.pop(name, None)
             state.running[name] = Running(job=job, submitted=job, since_ns=now_ns)
             return []
-        findings: tuple[JobFinding, ...] = self._unqueueable(job)
+        findings: tuple[JobFinding, ...] = unqueueable(state, job)
         if not findings:
             ground = self._ground()
             admission = admit(job, ground.free() if ground.whole.nodes else None)
@@ -259,15 +259,6 @@ class Scheduler:
         state.queue[name] = Waiting(job=job, seq=fact.seq, since_ns=now_ns)
         state.changed = True
         return []
-
-    def _unqueueable(self, job: JobSubmitted) -> tuple[JobFinding, ...]:
-        """What is wrong with it that has nothing to do with its description."""
-        queue = self._state.queue
-        if job.job in self._state.running:
-            return (JobFinding(code="NAME", text=f"a job of the name {job.job[:60]} has nodes"),)
-        if job.job not in queue and len(queue) >= QUEUE_MAX:
-            return (JobFinding(code="QUEUE", text=f"{QUEUE_MAX} jobs wait already"),)
-        return ()
 
     def _on_ended(self, fact: Fact, ended: JobEnded) -> list[Conclusion]:
         state, name = self._state, ended.job
@@ -350,9 +341,14 @@ class Scheduler:
                     assert_never(outcome)
         state.unread = tuple(unread)
         rest = msgspec.structs.replace(ground, taken={*ground.taken, *given})
+        wakes = [self._next_wake_ns(now_ns)]
         for delay in delays:
-            found += self._tell(fact, rest, delay, now_ns)
-        state.wake_ns = self._next_wake_ns(now_ns)
+            again_ns = state.queue[delay.name].said_ns + SAY_NS
+            if now_ns < again_ns:
+                wakes.append(again_ns)
+            else:
+                found += self._tell(fact, rest, delay, now_ns)
+        state.wake_ns = min((wake for wake in wakes if wake), default=0)
         return found
 
     def _decided(
@@ -374,11 +370,10 @@ class Scheduler:
         """Why a job waits, where that is news."""
         waiting = self._state.queue[delay.name]
         told = why(self._state, ground, delay, now_ns)
-        now = (told.code, told.blocked)
-        same = waiting.said[0] == told.code
-        if waiting.said == now or (same and now_ns - waiting.said_ns < SAY_NS):
+        waiting.said_ns = now_ns
+        if waiting.said == (told.code, told.blocked):
             return []
-        waiting.said, waiting.said_ns = now, now_ns
+        waiting.said = (told.code, told.blocked)
         found = [said.queued(fact, waiting, delay.position, told)]
         moves = advice(self._state, self._settings, ground, delay, now_ns)
         if moves is not None:

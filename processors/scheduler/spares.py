@@ -34,9 +34,8 @@ def spares_of(
     told: Mapping[str, NodePart],
 ) -> tuple[tuple[str, ...], bool]:
     """Spares for a job on this row of nodes, and whether one shares a leaf or a rack with it."""
-    columns = zip(pool.nodes, pool.gpu_counts, pool.free_counts, strict=True)
-    broken = {name for name, gpus, free in columns if free < gpus}
-    free = [name for name in dict.fromkeys(pool.nodes) if name not in broken | set(row)]
+    working = set(row)
+    free = [name for name in pool.whole_nodes if name not in working]
     used = {domain for name in row for domain in failure_domains(told.get(name))}
     found: list[str] = []
     near = False

@@ -10,7 +10,7 @@ from nemesis.processors.scheduler.settings import SECOND_NS, Settings
 from nemesis.processors.topology.told import Told
 from nemesis.schemas.node_ranges import parse_nodes
 from nemesis.schemas.operated import JobSubmitted
-from nemesis.schemas.scheduled import PlacementProposed
+from nemesis.schemas.scheduled import JobFinding, PlacementProposed
 
 QUEUE_MAX: Final = 1000
 """Jobs that wait at a time; one more is refused."""
@@ -141,3 +141,12 @@ class State(msgspec.Struct, array_like=True):
 def team_of(job: JobSubmitted) -> str:
     """Whose share a job takes."""
     return job.team or job.by
+
+
+def unqueueable(state: State, job: JobSubmitted) -> tuple[JobFinding, ...]:
+    """What is wrong with a submission that has nothing to do with its description."""
+    if job.job in state.running:
+        return (JobFinding(code="NAME", text=f"a job of the name {job.job[:60]} has nodes"),)
+    if job.job not in state.queue and len(state.queue) >= QUEUE_MAX:
+        return (JobFinding(code="QUEUE", text=f"{QUEUE_MAX} jobs wait already"),)
+    return ()

@@ -56,6 +56,13 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return _whole(self.nodes, self.gpu_counts, self.free_counts)
 
     @property
+    def whole_nodes(self) -> tuple[str, ...]:
+        """Nodes of which no job has any GPU."""
+        columns = zip(self.nodes, self.gpu_counts, self.free_counts, strict=True)
+        broken = {name for name, count, free in columns if free < count}
+        return tuple(name for name in dict.fromkeys(self.nodes) if name not in broken)
+
+    @property
     def whole(self) -> tuple[int, ...]:
         """GPUs of each node, smallest first."""
         return _whole(self.nodes, self.gpu_counts, self.gpu_counts)

@@ -1,7 +1,8 @@
 """The job actor's end of the plan channel: plans out, answers and reports in.
 
-Keeps the newest state of every rank as its node's agent told it. An answer is newer than what was
-heard before it; reports of one agent process are ordered by their number.
+Keeps the newest state of every rank as its node's agent told it. Reports of one agent process are
+ordered by their number, and an answer says which of them it follows: two messages that arrive
+together may be read in either order, and an answer that came first must not undo a report.
 """
 
 import asyncio
@@ -126,9 +127,11 @@ class Channel:
 
     def _hear(self, said: Report | PlanAnswer) -> None:
         self.boot_ids[said.node] = said.boot_id
-        count = self._ranks_of(said.job)
-        states = self._states.setdefault(said.job, {})
-        states.update({(said.node, each.rank): each for each in said.ranks if each.rank < count})
+        newest = self._newest.get((said.node, said.job), (0, 0))
+        if not said.start_ns or (said.start_ns, said.n) >= newest:
+            count, states = self._ranks_of(said.job), self._states.setdefault(said.job, {})
+            of_job = (each for each in said.ranks if each.rank < count)
+            states.update({(said.node, each.rank): each for each in of_job})
         self._on_said(said)
         self._on_change()
 

@@ -76,11 +76,12 @@ def answer_to(
     boot_id: str,
     last: Plan | None,
     ranks: tuple[RankState, ...],
+    at: tuple[int, int],
     members: str = "",
 ) -> PlanAnswer:
     """What an agent says to a plan: what it made of it, the plan it follows now, its ranks.
 
-    `members`: as in PlanAnswer.
+    `at`: its start, and how many reports it has made; `members`: as in PlanAnswer.
     """
     outcome, why = judged
     return PlanAnswer(
@@ -93,6 +94,8 @@ def answer_to(
         why=why,
         ranks=ranks,
         members=members,
+        start_ns=at[0],
+        n=at[1],
     )
 
 

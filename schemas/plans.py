@@ -120,6 +120,10 @@ class PlanAnswer(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     ranks: tuple[RankState, ...] = ()
     members: str = ""
     """As in a Report: where agents made that epoch alone, who goes on in it."""
+    start_ns: Ns = 0
+    """As in a Report; 0 of an agent that does not say."""
+    n: Count = 0
+    """The report that it made last: what `ranks` says is as new as that one, or newer."""
 
 
 class Report(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):

@@ -159,6 +159,7 @@ class Agent:
             boot_id=self.boot_id,
             last=accepted,
             ranks=self._states(),
+            at=(self.start_ns, self._reports_count),
             members=agreed,
         )
 

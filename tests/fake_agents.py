@@ -45,6 +45,8 @@ class FakeAgent:
         """False: a started or regrouped rank dies at once."""
         self.is_slow = False
         """True: a regrouped or started rank is on its way until `arrive`."""
+        self.may_answer: asyncio.Event | None = None
+        """It answers a plan late, with how things stood before, and reports first what became."""
         self._log: Log | None = None
         self._reports_count = 0
 
@@ -116,10 +118,16 @@ class FakeAgent:
         self.heard.append(plan)
         self.told.set()
         outcome, why = judge(plan, node=self.node, boot_id=self.boot_id, last=self.last)
+        before = self.states(), self._reports_count
         if outcome == "accepted" and plan.kind != "observe":
             self.last, self.agreed = plan, ""
             self._follow(plan)
         last = self.last
+        ranks, reports_count = self.states(), self._reports_count
+        if self.may_answer is not None:
+            ranks, reports_count = before
+            await self.report()
+            await self.may_answer.wait()
         answer = PlanAnswer(
             node=self.node,
             boot_id=self.boot_id,
@@ -128,8 +136,10 @@ class FakeAgent:
             epoch=last.epoch if last else 0,
             kind=last.kind if last else "membership",
             why=why,
-            ranks=self.states(),
+            ranks=ranks,
             members=self.agreed,
+            start_ns=1,
+            n=reports_count,
         )
         await message.respond(encode_message(answer))
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from nemesis.actors import attempt, notary
+from nemesis.actors.channel import Channel
 from nemesis.actors.claims import Due
 from nemesis.actors.job import JobActor
 from nemesis.actors.notary import Notary
@@ -29,6 +30,7 @@ from nemesis.schemas.facts import (
 )
 from nemesis.schemas.observed import ClockTicked
 from nemesis.schemas.operated import DecisionApproved, DecisionVetoed, JobSubmitted, PauseSet
+from nemesis.schemas.plans import Plan, PlanAnswer, Report
 from nemesis.streams.log import Log
 from nemesis.streams.server import Server
 from tests.cells import until
@@ -326,6 +328,28 @@ def test_a_rank_that_dies_in_the_new_epoch_fails_the_attempt(tmp_path: Path) -> 
         await cell.shrink(submitted)
         _, failed = await cell.until(AttemptFailed, decision="llama/2")
         assert (failed.lost, failed.withdrawn) == ("0-1", False)
+
+    run(tmp_path, body)
+
+
+def test_an_answer_that_is_read_after_a_later_report_does_not_undo_it(tmp_path: Path) -> None:
+    async def body(cell: Site) -> None:
+        heard: list[Report | PlanAnswer] = []
+        channel = Channel(
+            cell.logs["actor/job"].connection,
+            ranks_of=lambda job: 6,
+            plans_for=lambda node: (),
+            on_said=heard.append,
+            on_change=lambda: None,
+        )
+        await channel.open()
+        may_answer = cell.agents["n0"].may_answer = asyncio.Event()
+        plan = Plan(job="llama", epoch=0, kind="hold", members="0-5")
+        sending = asyncio.create_task(channel.send("n0", plan))
+        await until(lambda: bool(heard), "the report is heard")
+        may_answer.set()
+        assert [each.stage for each in (await sending).ranks] == ["running", "running"]
+        assert [each.stage for each in channel.states("llama").values()] == ["held", "held"]
 
     run(tmp_path, body)
 

@@ -185,10 +185,9 @@ class Agent:
     def follow(self, plan: Plan, now_ns: int) -> PlanAnswer:
         """Judge a plan, do what it says if it counts, and say how things stand."""
         judged: tuple[Outcome, str]
-        local = frozenset(self._launch.ranks)
         if plan.job != self._launch.job:
             judged = "unknown_job", f"{self.node} runs {self._launch.job}"
-        elif not self._launch.command and not local.isdisjoint(parse_ranks(plan.started)):
+        elif not self._launch.command and set(self._launch.ranks) & set(parse_ranks(plan.started)):
             judged = "refused", f"others start the ranks of {self.node}"
         else:
             judged = judge(plan, node=self.node, boot_id=self.boot_id, last=self.plan)
@@ -201,6 +200,7 @@ class Agent:
             boot_id=self.boot_id,
             last=self.plan,
             ranks=self._states(),
+            at=(self.start_ns, self._reports_count),
             members=self._agreed,
         )
 
@@ -311,7 +311,6 @@ class Agent:
                 )
 
     def _on_end(self, rank: Rank) -> None:
-        now_ns = time.time_ns()
         rank.fence()  # children of a rank that died may still hold its GPU
         ended = rank.stage
         if ended == "failed":
@@ -321,7 +320,7 @@ class Agent:
         self._roster.end(rank.number, rank.pid)
         if self.plan is not None:
             self._bring_back(self.plan)
-        self.report_changes(now_ns)
+        self.report_changes(time.time_ns())
         self.on_news()
 
     def _tell_end(self, number: int, pid: int, epoch: int, returncode: int) -> None:

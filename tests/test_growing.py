@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
-from nemesis.schemas.done import AttemptFailed, AttemptStarted
+from nemesis.schemas.done import AttemptCompleted, AttemptFailed, AttemptStarted
 from nemesis.schemas.operated import PauseSet
 from tests.healer_cell import ACT, SECOND_NS, Cell
 
@@ -55,6 +55,23 @@ def test_who_is_ready_during_a_recovery_joins_after_it() -> None:
     cell.tick(2)
     cell.carry_out()
     assert (cell.last(RecoveryDecided).members, cell.last(RecoveryDecided).epoch) == ("0-4,6-7", 3)
+
+
+@pytest.mark.parametrize("ends_again", [False, True])
+def test_who_is_ready_before_its_loss_is_dealt_with_joins_after_that(ends_again: bool) -> None:
+    cell = Cell(policy=SHRINKS)
+    cell.submit()
+    cell.exit(3)
+    cell.carry_out()
+    cell.tick(2)
+    shrink = cell.last(RecoveryDecided)
+    cell.attempt(AttemptStarted, shrink.decision, deadline_ns=cell.now_ns + 30 * SECOND_NS)
+    cell.ready(3)
+    if ends_again:
+        cell.exit(3)
+    cell.attempt(AttemptCompleted, shrink.decision, epoch=1)
+    grown = cell.last(RecoveryDecided)
+    assert (grown.members, grown.epoch) == (("0-2,4-7", 1) if ends_again else ("0-7", 2))
 
 
 def test_a_rank_that_ended_again_is_not_waited_for() -> None:

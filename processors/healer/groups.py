@@ -25,7 +25,9 @@ def take(
         job.saved = data.step, data.path
         return ()
     if isinstance(data, RankReady):
-        if data.rank in ranks_of(job.members) or data.rank >= world_of(job.submitted):
+        # who is left out is a member until that is done, and its next process may be there first
+        alive = ranks_of(job.members).difference(job.exited, job.silent)
+        if data.rank in alive or data.rank >= world_of(job.submitted):
             return ()
         job.ready = tuple(sorted({*job.ready, data.rank}))
         return (data.job,)

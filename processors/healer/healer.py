@@ -236,10 +236,10 @@ class Healer:
 
     def _on_exit(self, fact: Fact, exit: ProcessExited) -> Iterable[str]:
         job = self._state.jobs.get(exit.job)
-        if job is None or exit.rank in job.exited:
+        if job is None:
             return ()
-        if exit.rank not in ranks_of(job.members):
-            job.ready = tuple(rank for rank in job.ready if rank != exit.rank)
+        job.ready = tuple(rank for rank in job.ready if rank != exit.rank)
+        if exit.rank in job.exited or exit.rank not in ranks_of(job.members):
             return ()
         meant = exit.exit_code == 0 and exit.signal == 0
         before = 0 <= exit.epoch < job.epoch  # a process that was replaced since

@@ -158,6 +158,9 @@ class Rank:
         asyncio.get_running_loop().remove_reader(self._descriptor)
         os.close(self._descriptor)
         self.returncode = self._child.wait() if self._child is not None else _code_of(self.pid)
+        if self.state == NO_STATE:  # in no group before: it was lost on the way into this one
+            epochs = (each.order.epoch for each in self._told if isinstance(each, Told))
+            self.epoch = max([self.epoch, *epochs])
         if self.stage not in ("left", "fenced"):
             waited_for = self.said_ns > 0 and self.stage in ("starting", "held")
             self.stage = "left" if self.returncode == 0 and not waited_for else "failed"

@@ -129,6 +129,7 @@ def test_a_solver_answers_a_request_once_and_no_more(tmp_path: Path) -> None:
             actors = [asyncio.create_task(SolverActor(log).run()) for log in (one, other)]
             await asyncio.sleep(0.2)  # both read from where the log ends when they begin
             await scheduler.publish(asked.subject, asked.payload)
+            answer: object = None
             async for record in scheduler.follow(1, subject=subject):
                 answer = Input(record).decoded()
                 break

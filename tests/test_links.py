@@ -8,6 +8,7 @@ from nemesis.schemas.channels import ABSENT, NIC_CHANNELS
 from nemesis.schemas.observed import DeviceStateRead, NicDescribed, PortSeen
 from tests.attribution_log import SECOND_NS, Log, nic_block, nic_state_block, wired
 from tests.test_attribution import recovered
+from tests.test_collectives import group
 
 NODES = [f"n{number}" for number in range(1, 9)]
 UP: dict[str, int] = {}
@@ -202,6 +203,20 @@ def test_a_switch_that_fell_silent_is_named_by_what_kernels_below_it_say() -> No
         log.tick(1)
     named = {each.id for verdict in log.verdicts for each in verdict.culprits}
     assert named == {"switch/leaf1"}
+
+
+@pytest.mark.parametrize("down", [True, False])
+def test_who_wrote_no_dump_on_a_node_whose_link_has_just_gone_down_is_not_blamed(
+    down: bool,
+) -> None:
+    log = wired(*NODES)
+    log.tick(70)
+    poll(log, {})
+    for rank in (0, 2, 6):
+        log.digest(rank, group("0", "0,2,4,6", 4, enqueued=5), node=f"n{rank // 2 + 1}")
+    log.digest(4, node="n3", dump_missing=True)
+    poll(log, {"n3": [DOWN if down else UP, UP, UP]}, 3)
+    assert named(log) == ([] if down else ["rank/llama/4"])
 
 
 def test_two_links_of_different_nodes_are_two_incidents() -> None:

@@ -19,6 +19,7 @@ from nemesis.processors.attribution.link_findings import judge_links
 from nemesis.processors.attribution.open_incidents import QUIET_NS
 from nemesis.processors.attribution.own_ends import has_own_cause, is_elsewhere
 from nemesis.processors.attribution.pauses import KEY, judge_pauses
+from nemesis.processors.attribution.recorder_findings import spared
 from nemesis.processors.attribution.slow_findings import judge_slowness
 from nemesis.processors.attribution.state import State
 from nemesis.schemas import components
@@ -129,9 +130,11 @@ def place_stuck(state: State, stall_ns: int) -> None:
     now_ns = state.log_time_ns
     for job, since_ns in state.recorders.waiting():
         state.steps.wait(job, since_ns)
-    for job, finding, nodes in state.recorders.judge(
+    down = state.links.nodes_down()
+    for job, found, nodes in state.recorders.judge(
         now_ns, stall_ns, state.inventory, state.steps, state.rank_stacks
     ):
+        finding = spared(found, cut_off=not down.isdisjoint(nodes))
         incident = state.incidents.of_job(job, nodes, now_ns, QUIET_NS)
         if finding is not None and finding.of_its_own and incident is not None:
             incident = state.incidents.of_calls(job, incident)

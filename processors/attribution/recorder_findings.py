@@ -6,6 +6,8 @@ Not here: what the recorders prove (collectives.py, calls.py).
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from nemesis.processors.attribution.findings import UNEXPLAINED, Finding, Proof
 from nemesis.processors.attribution.wait_graph import Hub, Seen, Waits
 from nemesis.schemas import components
@@ -49,6 +51,21 @@ def recorder_finding(
         missing=missing,
         ruled_out=tuple(ruled_out),
         jobs=(job,),
+    )
+
+
+def spared(finding: Finding | None, *, cut_off: bool) -> Finding | None:
+    """What recorders prove; who wrote no dump, on a node with a link that is down, fell with it."""
+    if not cut_off or finding is None or finding.fault_class != "unknown" or not finding.culprits:
+        return finding
+    return replace(
+        finding,
+        verdict="insufficient",
+        reason=f"{finding.reason}, and the network of their nodes is down",
+        confidence_ppm=0,
+        level=UNEXPLAINED,
+        culprits=(),
+        victims=(*finding.culprits, *finding.victims)[:VICTIMS_MAX],
     )
 
 

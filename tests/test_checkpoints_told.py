@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -175,3 +176,31 @@ def test_a_rank_whose_parameters_were_altered_in_silence_is_named(
     verdict = asyncio.run(run())
     assert verdict.fault_class == "silent_corruption"
     assert [each.id for each in verdict.culprits] == ["rank/llama/2"]
+
+
+CHECKSUMS = """
+import torch
+from nemesis.training.checksum import checksum
+
+def of(kind, shift=0, changed=False):
+    memory = torch.zeros(40, dtype=kind)
+    memory[shift : shift + 21] = torch.linspace(-1, 1, 21).to(kind)
+    if changed:
+        memory[shift + 7] = torch.nextafter(memory[shift + 7], torch.tensor(9.0, dtype=kind))
+    module = torch.nn.Module()
+    module.one = torch.nn.Parameter(memory[shift : shift + 20])
+    module.two = torch.nn.Parameter(memory[shift + 20])
+    return int(checksum(torch, [module]))
+
+for kind in (torch.float32, torch.float64, torch.bfloat16):
+    print(of(kind) == of(kind, shift=1), of(kind) != of(kind, changed=True))
+"""
+
+
+@pytest.mark.usefixtures("torch_there")
+def test_a_checksum_changes_with_one_bit_and_not_with_the_place_in_memory() -> None:
+    there = os.environ | {"PYTHONPATH": os.pathsep.join(["src", "."])}
+    ran = subprocess.run(
+        [torch_python(), "-c", CHECKSUMS], env=there, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "True True\n" * 3

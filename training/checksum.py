@@ -39,12 +39,20 @@ class Checksums:
 
 def checksum(torch: Any, modules: Iterable[Any]) -> Any:
     """Of all parameters that lie in this process, an integer tensor of no dimension."""
-    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     total = 0
     with torch.no_grad():
         for module in modules:
             for parameter in module.parameters():
                 local = getattr(parameter, "_local_tensor", parameter).detach()
-                bits = local.contiguous().view(integers.get(local.element_size(), torch.int8))
-                total = total * FACTOR + bits.sum(dtype=torch.int64)
+                total = total * FACTOR + _bits(torch, local).sum(dtype=torch.int64)
     return total
+
+
+def _bits(torch: Any, numbers: Any) -> Any:
+    """A tensor's memory as integers, eight bytes each where they come out even: by its size alone,
+    so that equal tensors are read alike wherever they lie."""
+    flat = numbers.contiguous().reshape(-1)
+    if flat.nbytes % 8:
+        return flat.view(torch.int8 if flat.nbytes % 4 else torch.int32)
+    is_aligned = flat.storage_offset() * flat.element_size() % 8 == 0
+    return (flat if is_aligned else flat.clone()).view(torch.int64)

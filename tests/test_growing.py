@@ -7,6 +7,7 @@ import pytest
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
 from nemesis.schemas.done import AttemptCompleted, AttemptFailed, AttemptStarted
 from nemesis.schemas.operated import PauseSet
+from nemesis.schemas.rank_ranges import parse_ranks
 from tests.healer_cell import ACT, SECOND_NS, Cell
 
 SHRINKS = ACT | {"playbooks": {"unknown": ["shrink", "restart_job"]}}
@@ -72,6 +73,21 @@ def test_who_is_ready_before_its_loss_is_dealt_with_joins_after_that(ends_again:
     cell.attempt(AttemptCompleted, shrink.decision, epoch=1)
     grown = cell.last(RecoveryDecided)
     assert (grown.members, grown.epoch) == (("0-2,4-7", 1) if ends_again else ("0-7", 2))
+
+
+def test_who_is_blamed_while_it_is_to_go_on_is_not_waited_for() -> None:
+    stalls = ACT | {"playbooks": {"unknown": ["shrink"], "app.stall": ["restart_rank", "shrink"]}}
+    cell = Cell(policy=stalls)
+    cell.submit()
+    cell.exit(3)
+    cell.carry_out()
+    cell.tick(2)
+    shrink = cell.last(RecoveryDecided)
+    cell.attempt(AttemptStarted, shrink.decision, deadline_ns=cell.now_ns + 30 * SECOND_NS)
+    cell.blame("app.stall", 5, node="n2")
+    again = cell.last(RecoveryDecided)
+    assert (again.epoch, again.decision != shrink.decision) == (2, True)
+    assert {3, 5} <= {*again.removed_ranks, *parse_ranks(again.started)}
 
 
 def test_a_rank_that_ended_again_is_not_waited_for() -> None:

@@ -121,12 +121,22 @@ def rungs_of(state: HealerState, fault: Fault) -> tuple[Action, ...]:
 
 
 def outgrown(state: HealerState, job: JobState, action: Action, going_on: frozenset[int]) -> bool:
-    """Whether an action under way leaves something in the job that it does not cure."""
+    """Whether an action under way leaves something in the job that it does not cure.
+
+    What asks for less is answered after it; not so of a rank that stands still and is to go on as
+    it is, for then it never ends. Ranks that were blamed before do not go on, unless spared.
+    """
     if not going_on.isdisjoint((*job.exited, *job.silent)):
         return True
     return any(
         _is_pressing(state.policy, verdict)
-        and first_rung(state.policy, verdict) > RANK_OF[action]
+        and (
+            first_rung(state.policy, verdict) > RANK_OF[action]
+            or (
+                verdict.fault_class == "app.stall"
+                and not _spares_ranks(_rungs(state.policy, verdict), job)
+            )
+        )
         and _blamed(job, verdict) & going_on
         for verdict in job.verdicts
     )

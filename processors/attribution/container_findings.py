@@ -18,11 +18,32 @@ _OUTSIDE: Final = "whether they answer outside the container: nvidia-smi -L on t
 _RELOADS: Final = "when units were reloaded: journalctl -t systemd | grep Reload"
 
 
+def _not_begun(told: Told) -> list[Finding]:
+    """Containers that could not begin, for the hook that gives them GPUs failed."""
+    failed = told.of("hook_failed")
+    if not failed:
+        return []
+    no_driver = any("driver not loaded" in each.message.what for each in failed)
+    return [
+        Finding(
+            verdict="class-only",
+            fault_class="gpu.driver" if no_driver else "host.config",
+            reason=f"containers of {shown(sorted({e.node for e in failed}))} were given no GPUs:"
+            f" {failed[0].message.what}",
+            confidence_ppm=600_000,
+            level=CONFIGURED - 1,
+            proofs=proofs_of((each, "the runtime's hook failed") for each in failed),
+            jobs=(told.job,),
+            missing=(_OUTSIDE, "whether its driver is loaded: lsmod | grep nvidia"),
+        )
+    ]
+
+
 def judge_containers(told: Told) -> list[Finding]:
     """Devices that a container may not open any more."""
     refused = told.of("devices_withdrawn")
     if not refused:
-        return []
+        return _not_begun(told)
     reloaded = told.of("units_reloaded")
     hosts = sorted({each.node for each in refused})
     return [

@@ -50,6 +50,13 @@ _RELOADED: Final = re.compile(
 )
 # rccl/src/init.cc
 _BOOT_OPTION: Final = re.compile(r"Missing \"([\w.=]{1,40})\" from kernel command line")
+# ipmitool lib/ipmi_sel.c: the sensor, what happened, and the module where the board names it
+_MEMORY_EVENT: Final = re.compile(
+    r"^Memory\b[^|]*\|.*?\b(?:(Uncorrectable ECC)|(Correctable ECC)( logging limit reached)?)"
+    r"(?:[^(|@]*[(@]+([A-Za-z0-9][\w#-]{0,40}))?"
+)
+# libnvidia-container, printed by the runtime's hook
+_HOOK: Final = re.compile(r"nvidia-container-cli: (\w[\w ]*error: [\w :.-]+)")
 # nccl/src/init.cc: a rank that compares what all tell of themselves; it is seldom the odd one
 _RELEASE_MISMATCH: Final = "Mismatched NCCL version detected"
 _NODE_FAILED: Final = re.compile(
@@ -107,10 +114,20 @@ def versions(text: str) -> LogMessage | None:
     return None
 
 
+def board(text: str) -> LogMessage | None:
+    """An event of memory in a board's own log."""
+    if (match := _MEMORY_EVENT.search(text)) is None:
+        return None
+    what = "uncorrectable" if match[1] else "limit" if match[3] else "correctable"
+    return LogMessage("memory_event", device=match[4] or "", what=what)
+
+
 def containers(text: str) -> LogMessage | None:
     """A container that lost its devices, and what takes them from it."""
     if _WITHDRAWN.search(text):
         return LogMessage("devices_withdrawn")
+    if match := _HOOK.search(text):
+        return LogMessage("hook_failed", what=match[1][:80])
     return LogMessage("units_reloaded") if _RELOADED.search(text) else None
 
 

@@ -27,6 +27,7 @@ _READ: Final = (
     network_lines.adapters,
     network_lines.plugins,
     host_lines.versions,
+    host_lines.board,
     host_lines.containers,
     host_lines.scheduler,
     host_lines.host,

@@ -53,6 +53,7 @@ _PLUGIN_MISSING: Final = re.compile(
     r"(?:Could not find: ?|No plugin found \(|cannot find )(libnccl-net[\w.-]*)"
 )
 _PLUGIN: Final = re.compile(r"Plugin Path ?: \S*/(libnccl-net[\w.-]*)|Loaded net plugin (\w+)")
+_NETWORK_USED: Final = re.compile(r"NCCL INFO Using network (\w[\w ]{0,30}?)\s*\Z")
 _RELEASE: Final = re.compile(r"\bNCCL version (\d+\.\d+(?:\.\d+)?)")
 _INTERFACE: Final = re.compile(r"(?:Bootstrap|NET/Socket) ?: Using (?:\[\d+\])?([\w.-]+):([\d.]+)<")
 _PORT_DOWN: Final = re.compile(
@@ -104,6 +105,8 @@ def adapters(text: str) -> LogMessage | None:
 
 def plugins(text: str) -> LogMessage | None:
     """Which plugin and interface NCCL took."""
+    if match := _NETWORK_USED.search(text):
+        return LogMessage("network_used", what=match[1])
     if match := _PLUGIN_MISSING.search(text):
         return LogMessage("plugin_missing", what=match[1])
     if match := _PLUGIN.search(text):

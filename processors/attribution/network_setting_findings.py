@@ -27,6 +27,7 @@ from nemesis.processors.attribution.reports import Said, Told
 _INNER: Final = re.compile(r"(?:docker|virbr|veth|br-|cni|flannel|cali|lxc|tun)\w*|lo\Z")
 _INNER_ADDRESS: Final = re.compile(r"(?:127\.|172\.17\.|192\.168\.122\.)")
 NODES_MAX: Final = 2
+SOCKET: Final = "Socket"
 
 
 def judge_network_settings(told: Told) -> list[Finding]:
@@ -34,6 +35,7 @@ def judge_network_settings(told: Told) -> list[Finding]:
     found = [
         _no_interface(told),
         _wrong_interface(told),
+        _two_networks(told),
         _queue_failed(told),
         _versions(told),
         _node_failed(told),
@@ -81,6 +83,26 @@ def _wrong_interface(told: Told) -> Finding | None:
             jobs=(told.job,),
         )
     return _unreachable(told, failed)
+
+
+def _two_networks(told: Told) -> Finding | None:
+    """Hosts of one job of which some take their adapters and some plain sockets."""
+    used = {each.node: each for each in told.of("network_used")}
+    plain = [each for each in used.values() if each.message.what == SOCKET]
+    if not plain or len(plain) == len(used):
+        return None
+    failed = told.of("timeout", "follower", "connect_failed", "peer_closed", "completion")
+    return Finding(
+        verdict="class-only",
+        fault_class="network.config",
+        reason=f"NCCL found no adapter on {shown(sorted(each.node for each in plain))} and takes"
+        f" sockets there, other hosts of {told.job} take their adapters",
+        confidence_ppm=650_000 if failed else 500_000,
+        level=CONFIGURED - 2,
+        proofs=proofs_of((each, f"{each.node} uses {each.message.what}") for each in used.values()),
+        jobs=(told.job,),
+        missing=(wanted.DEVICE_ACCESS,),
+    )
 
 
 def _is_inner(said: Said) -> bool:

@@ -7,6 +7,7 @@ incident, and joins the one that kernel logs or flight recorders opened for it.
 from collections.abc import Sequence, Set
 from typing import Final
 
+from nemesis.processors.attribution.board_findings import judge_board
 from nemesis.processors.attribution.collective_time_findings import judge_collective_times
 from nemesis.processors.attribution.container_findings import judge_containers
 from nemesis.processors.attribution.findings import Finding
@@ -45,6 +46,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     judge_gpu_topology,
     judge_host_settings,
     judge_containers,
+    judge_board,
     judge_network_settings,
     judge_packet_sizes,
     judge_narrow_links,

@@ -132,7 +132,7 @@ _HARMLESS: Final = re.compile(
     r"|\b(?:on|if|in case of|handle|handling|catch|ignore|ignoring|retry|until|unless|whether) "
     r"(?:\w+ ){0,2}?(?:errors?|fail\w*|timeouts?|exceptions?)\b"
     r"|\berror (?:handling|handler|reporting|rate|correction|bars?|code 0|counters?)\b"
-    r"|fault toleran|\bfail(?:over|-?fast|-?safe)|\berrors=|\bstderr\b"
+    r"|fault toleran|\bfail(?:over|-?fast|-?safe)|\berrors=|\bstderr\b(?!: )"
     # what somebody explains
     r"|\b(?:only if|whether|if (?:the|an?|your))\b"
     # what was mended again

@@ -6,6 +6,7 @@ in a collective or for their GPU and exactly one does something else, that one i
 does is said. Two that do something else, or none, name nobody.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,6 +21,11 @@ from nemesis.schemas.codes import FaultClass
 WAITING_MIN: Final = 3
 MAIN: Final = ("MainThread", "1")
 """How py-spy and gdb call it."""
+# a host's own waits: for a queue, a lock or a child, and never for a collective
+_OWN_WAITS: Final = re.compile(
+    r"\((?:\S*/)?(?:threading|queue|selectors|subprocess|connection|popen_fork|synchronize)\.py:"
+)
+_ITERATES: Final = re.compile(r"__next__ \(\S*data\S*\)")  # a loader of somebody's own
 
 
 def judge_stacks(told: Told) -> list[Finding]:
@@ -28,26 +34,33 @@ def judge_stacks(told: Told) -> list[Finding]:
     for each in told.stacks:
         if each.thread in MAIN:
             main[each.node, each.rank, each.pid] = each
-    waiting = [each for each in main.values() if is_in(each.frames[:INNERMOST], WAITS)]
+    waiting = [each for each in main.values() if _waits(each)]
     others = [each for each in main.values() if each not in waiting]
     if len(waiting) < WAITING_MIN or len(others) != 1:
         return [_all_alike(told, waiting)] if len(waiting) >= WAITING_MIN else []
     return [_elsewhere(told, others[0], waiting)]
 
 
+def _waits(stacked: Stacked) -> bool:
+    """Whether a thread waits for others or for its GPU."""
+    frames = stacked.frames[:INNERMOST]
+    return is_in([each for each in frames if not _OWN_WAITS.search(each)], WAITS)
+
+
 def _elsewhere(told: Told, other: Stacked, waiting: Sequence[Stacked]) -> Finding:
-    loads = is_in(other.frames[:INNERMOST], LOADS)
+    frames = other.frames[:INNERMOST]
+    loads = is_in(frames, LOADS) or is_in(frames, _ITERATES)
     fault_class: FaultClass = "dataloader" if loads else "app.stall"
     name = f"process/{other.node}/{other.pid}"
     if other.rank >= 0:
         name = components.rank(told.job, other.rank)
     return Finding(
-        verdict="class-only" if loads else "attributed",
+        verdict="attributed",
         fault_class=fault_class,
         reason=f"{name} is in {other.frames[0]} while {len(waiting)} others wait in a collective",
         confidence_ppm=700_000,
         level=RANK_STUCK,
-        culprits=() if loads else (name,),
+        culprits=(name,),
         proofs=proofs_of(
             [(other, f"it is in {other.frames[0]}")]
             + [(each, f"it waits in {each.frames[0]}") for each in waiting[:4]]

@@ -7,6 +7,7 @@ Errors that a program prints and then ends as it should are its own affair; what
 not, whatever came after.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -14,7 +15,7 @@ from typing import Final
 from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import UNEXPLAINED, Finding
 from nemesis.processors.attribution.report_rules import HasProof, proofs_of, shown
-from nemesis.processors.attribution.reports import Said, Told
+from nemesis.processors.attribution.reports import Said, Set, Told
 from nemesis.processors.attribution.severity import is_of_failure
 
 _KINDS: Final = (
@@ -36,6 +37,7 @@ _KINDS: Final = (
     "died",
 )
 TELLERS_MIN: Final = 2
+_LINK_STATE: Final = re.compile(r"nvlink\.\d+\.state\Z")
 # states and results of tools: DCGM, systemd, Slurm, devlink, NVML; a port may be down unused
 _BAD_STATES: Final = (
     "fail",
@@ -64,6 +66,7 @@ def judge_unexplained(told: Told) -> list[Finding]:
         for each in told.settings
         if each.value.lower().startswith(_BAD_STATES)
     ]
+    seen += [(each, "this link is down, as all others are") for each in _links_down(told)]
     seen += [
         (each, "this test did not pass")
         for each in told.trials
@@ -83,6 +86,13 @@ def judge_unexplained(told: Told) -> list[Finding]:
             missing=(wanted.RANKS_OUTPUT, wanted.KERNEL_LOGS, wanted.ALL_DUMPS),
         )
     ]
+
+
+def _links_down(told: Told) -> list[Set]:
+    """NVLinks of which none is up: without a bridge between its GPUs that is how it should be."""
+    links = [each for each in told.settings if _LINK_STATE.match(each.name)]
+    none_up = bool(links) and all(each.value == "inactive" for each in links)
+    return links if none_up and len({each.component for each in links}) > 1 else []
 
 
 def _unsettled(told: Told) -> list[Said]:

@@ -17,6 +17,7 @@ from nemesis.producers.readers.gpu.nvidia_smi_query import NvidiaSmiQuery
 from nemesis.producers.readers.gpu.nvidia_smi_table import NvidiaSmiTable
 from nemesis.producers.readers.gpu.nvidia_smi_xml import NvidiaSmiXml
 from nemesis.producers.readers.gpu.topology_matrix import TopologyMatrix
+from nemesis.producers.readers.host.board_log import BoardLog
 from nemesis.producers.readers.host.limits import Limits
 from nemesis.producers.readers.host.pcie_settings import PcieSettings
 from nemesis.producers.readers.host.routes import Routes
@@ -69,6 +70,7 @@ READERS: Final[tuple[Callable[[], Reader], ...]] = (
     Adapters,
     NvidiaSmiQuery,
     Units,
+    BoardLog,
     Limits,
     Routes,
     PcieSettings,

@@ -87,7 +87,8 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
     (
         "service",
         re.compile(
-            r"\AReloading(?:\.|\s(?:requested|finished))|systemctl (?:\S+ )?daemon-reload"
+            r"nvidia-container-cli: \w"
+            r"|\AReloading(?:\.|\s(?:requested|finished))|systemctl (?:\S+ )?daemon-reload"
             r"|fabric ?manager.*(?:[Ff]ail|[Ee]rror|abort)|nv-hostengine|imex.*(?:fail|error)",
             re.IGNORECASE,
         ),

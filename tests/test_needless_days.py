@@ -30,7 +30,7 @@ def fleet(*lives: tuple[list[int], int]) -> DataSet:
         codes[RECEPTIVE_STEPS : RECEPTIVE_STEPS + len(shown), WATCHED, at] = shown
     fails = np.array([step if step < 0 else RECEPTIVE_STEPS + step for _, step in lives])
     none, names = np.zeros(len(lives), np.int64), [""] * len(lives)
-    found = Lives(codes=codes, fails=fails, signs=none, kinds=names, devices=names)
+    found = Lives(codes=codes, fails=fails, signs=none, corrected=none, kinds=names, devices=names)
     return DataSet(split="devices", lives=found, weights=np.ones(len(lives)))
 
 

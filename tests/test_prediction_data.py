@@ -1,5 +1,6 @@
 """Promises of what the failure model learns from: the simulator's telemetry, weighted honestly."""
 
+from math import exp, factorial
 from random import Random
 from typing import Any
 
@@ -13,11 +14,12 @@ from nemesis.processors.ecc_model.polls import Columns
 from nemesis.producers.origin import Origin
 from nemesis.producers.sample import sample_of
 from nemesis.schemas.facts import Fact, decode_observation, encode_observation
+from nemesis.sim.faults.symptoms import GpuCounted
 from nemesis.sim.params import load_params
 from nemesis.sim.prediction.lives import live, remember
 from nemesis.sim.prediction.precursors import BadPrecursorsError, Precursors, load_precursors
-from nemesis.sim.prediction.splits import draw_set
-from nemesis.sim.prediction.stories import Story, draw_story
+from nemesis.sim.prediction.splits import CE_DAYS_DRAWN, QUIET, draw_set, likelihoods
+from nemesis.sim.prediction.stories import STEPS_A_DAY, Story, draw_story
 from nemesis.sim.telemetry.world import World
 from tests.clusters import cluster
 
@@ -91,11 +93,20 @@ def test_the_fast_path_shows_what_the_wire_shows() -> None:
     drawn = [draw_story(kind, PRECURSORS, steps, random) for kind in kinds]
     for each in drawn:
         each.absent, each.gap = (), (0, 0)
-    fast = live(drawn, steps=steps, model="NVIDIA B200", params=load_params(), seed=7).codes
+    lived = live(drawn, steps=steps, model="NVIDIA B200", params=load_params(), seed=7)
+    fast = lived.codes
     nodes = cluster("dgx-b200", len(kinds), {"kind": "leaf"})
     world = World(replace(nodes, node=nodes.node.with_gpus(1)), 7, load_params())
     assert np.array_equal(fast, on_the_wire(world, drawn, steps))
     assert (fast[:, ROW["dram_ce"]] > 0).sum() > 20
+    assert lived.corrected.tolist() == [corrected(each) for each in drawn]
+    assert lived.corrected[0] > 0
+
+
+def corrected(story: Story) -> int:
+    """Errors that a story tells of; no other came in so short a time."""
+    rises = [effect.rises for _, effect in story.effects if isinstance(effect, GpuCounted)]
+    return sum(by for each in rises for name, by in each if name == "dram_ce_count")
 
 
 def test_every_kind_of_life_shows_its_sign_and_only_failing_ones_fail() -> None:
@@ -154,6 +165,33 @@ def test_a_gpu_is_in_one_split_and_weights_add_up_to_a_fleet() -> None:
         assert found.weights.sum() == pytest.approx(144_000_000)  # lives of ten minutes
     with pytest.raises(BadPrecursorsError, match="no split 'test'"):
         PRECURSORS.named("test")
+
+
+@pytest.mark.parametrize("ce_days", [9, 23])
+def test_errors_that_are_drawn_more_often_than_they_come_weigh_as_much_less(ce_days: int) -> None:
+    steps, counts = 4_320, np.arange(30)
+    drawn, usual = ((steps - 1) / (STEPS_A_DAY * days) for days in (CE_DAYS_DRAWN, ce_days))
+    shares = np.array([exp(-drawn) * drawn**each / factorial(each) for each in counts])
+    weighed = shares * likelihoods(counts, steps, ce_days)
+    assert weighed.sum() == pytest.approx(1.0, rel=1e-4)
+    assert (weighed * counts).sum() == pytest.approx(usual, rel=1e-3)
+
+
+def test_healthy_gpus_are_judged_by_with_errors_and_learnt_from_as_they_are() -> None:
+    short = replace(PRECURSORS, life=replace(PRECURSORS.life, minutes=30))
+    judged, learnt = (
+        draw_set(split, short, each=1, quiet=quiet, seed=0)
+        for split, quiet in (("devices", 600), ("train", 3))
+    )
+    quiet, usual = (
+        np.flatnonzero([each == QUIET for each in own.lives.kinds]) for own in (judged, learnt)
+    )
+    some = judged.lives.corrected[quiet] > 0
+    assert 5 <= some.sum() <= 20  # 600 half hours are 12.5 days
+    weights = judged.weights[quiet]
+    assert weights.sum() == pytest.approx(learnt.weights[usual].sum())
+    assert weights[some].max() < weights[~some].min() / 10
+    assert len(set(learnt.weights[usual])) == 1
 
 
 def test_equal_seeds_give_equal_lives() -> None:

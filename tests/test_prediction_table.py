@@ -1,10 +1,13 @@
 """Promises of the figures that are told: of the shipped model and these parameters, as measured."""
 
+import msgspec
+
 from nemesis.processors.ecc_model.model import load_model
 from nemesis.processors.ecc_model.shipped import latest, shipped
 from nemesis.sim.prediction.precursors import load_precursors
 from nemesis.sim.prediction.splits import QUIET, draw_fleet
-from tests.prediction_table import BEGIN, END, ROOT, SEED_MODEL, kept, tables
+from tests.needless_days import SPLITS, Needless
+from tests.prediction_table import BEGIN, END, NEEDLESS, ROOT, SEED_MODEL, kept, tables
 
 PRECURSORS = load_precursors()
 
@@ -16,6 +19,13 @@ def test_figures_are_of_the_shipped_model_and_of_the_frozen_parameters() -> None
     for each in (*kept("honest"), kept("seed")[0]):
         assert each.leaks is not None
         assert each.leaks.shared_count == 0
+
+
+def test_needless_moves_were_counted_of_the_shipped_model_on_every_split() -> None:
+    found = msgspec.json.decode(NEEDLESS.read_bytes(), type=Needless)
+    assert (found.model_sha256, found.precursors_sha256) == (latest(), PRECURSORS.sha256)
+    assert tuple(found.counted) == found.splits == SPLITS
+    assert all(each.gpu_days > 0 for each in found.counted.values())
 
 
 def test_the_shipped_model_loads_and_says_what_it_learnt_from() -> None:

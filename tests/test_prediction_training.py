@@ -17,9 +17,17 @@ from nemesis.processors.ecc_model.network import Network
 from nemesis.sim.prediction.float_network import SPARSE_STEPS, FloatNetwork, NoTorchError
 from nemesis.sim.prediction.precursors import Precursors, load_precursors
 from nemesis.sim.prediction.splits import draw_set
-from nemesis.sim.prediction.train import CARD, MODEL, STATE, train
-from nemesis.sim.prediction.training import Plan, Trainer, frozen
-from tests.failure_models import drawn_codes
+from nemesis.sim.prediction.train import (
+    CARD,
+    MODEL,
+    STATE,
+    Card,
+    NoCardError,
+    calibrate,
+    train,
+)
+from nemesis.sim.prediction.training import Plan, Trainer, calibrated, frozen
+from tests.failure_models import drawn_codes, drawn_model
 
 PLAN = Plan(channels=4, batches=4, exact_from=2, batch=2, judge_every=2, judged=12)
 
@@ -43,7 +51,7 @@ def test_the_frozen_network_gives_the_bits_of_torch() -> None:
     for each in network.biases.values():
         torch.nn.init.normal_(each, 0.2, 0.3)
     data = draw_set("calibration", short(), each=1, quiet=1, seed=0)
-    model = frozen(network, data, data_sha256="", card="")
+    model = calibrated(frozen(network, data, data_sha256="", card=""), data)
     codes = drawn_codes(5, RECEPTIVE_STEPS + 20, 3)
     ours = Network(model, 3)
     scores = np.array([ours.step(each) for each in codes])[RECEPTIVE_STEPS:]
@@ -102,3 +110,27 @@ def test_training_leaves_a_model_and_a_card_that_says_how_it_was_made(tmp_path: 
         "not trained on, and not measured on, any real telemetry" in (tmp_path / CARD).read_text()
     )
     assert any(line.startswith("batch 4") for line in said)
+
+
+def test_chances_are_fitted_anew_under_another_name_and_the_weights_stay(tmp_path: Path) -> None:
+    card = Card(
+        mix="honest",
+        plan=PLAN,
+        each_count=1,
+        quiet_count=1,
+        batches=4,
+        loss=0.5,
+        history=(),
+        torch="",
+        precursors_sha256="",
+        params_sha256="",
+    )
+    before = replace(drawn_model(channels=4), card=msgspec.json.encode(card).decode())
+    found, renewed = calibrate(before, tmp_path, short(), each=2, quiet=6, told=lambda _: None)
+    assert load_model((tmp_path / MODEL).read_bytes()) == found
+    assert found.hazards != before.hazards
+    assert replace(found, hazards=before.hazards, card=before.card) == before
+    assert renewed == replace(card, calibrated_each_count=2, calibrated_quiet_count=6)
+    assert "chances fitted to 2 other lives of every kind" in (tmp_path / CARD).read_text()
+    with pytest.raises(NoCardError, match="no card of `nemesis ecc train`"):
+        calibrate(drawn_model(), tmp_path, short(), each=1, quiet=1, told=lambda _: None)

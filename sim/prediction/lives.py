@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from nemesis.processors.ecc_model.channels import STEP_NS, ChannelReader
 from nemesis.processors.ecc_model.inputs import FRACTION_BITS, INPUTS, Codes, InputMaker
-from nemesis.schemas.channels import ABSENT, GPU_CHANNELS
+from nemesis.schemas.channels import ABSENT, GPU_CHANNELS, GPU_STATE_CHANNELS
 from nemesis.sim.faults.symptoms import GpuCounted, GpuEffect
 from nemesis.sim.params import Params
 from nemesis.sim.prediction.stories import Story
 from nemesis.sim.telemetry.draws import Flags, Ints, at_time, keys
 from nemesis.sim.telemetry.gpus import Gpus
 
+_CORRECTED: Final = GPU_STATE_CHANNELS.index("dram_ce_aggregate_count")
 _FADING: Final = {
     "dram_ue": ((0, 19),),
     "dram_ce": ((1, 12), (2, 14), (3, 17)),
@@ -40,6 +41,8 @@ class Lives(msgspec.Struct, kw_only=True):
     """[GPU]: the step in which it fails, -1 never."""
     signs: Ints
     """[GPU]: the step in which something shows first, 0 where it began before; -1 never."""
+    corrected: Ints
+    """[GPU]: corrected errors of its memory, read by anybody or not; 0 where nobody knows."""
     kinds: list[str]
     devices: list[str]
     """Names that no other split has."""
@@ -91,6 +94,9 @@ def live(
         codes=codes,
         fails=np.array([each.fails for each in stories], np.int64),
         signs=np.array([each.shows for each in stories], np.int64),
+        corrected=gpus.state(rows, loads)[
+            :, 0, GPU_STATE_CHANNELS.index("dram_ce_aggregate_count")
+        ],
         kinds=[each.kind for each in stories],
         devices=[f"{seed}/{model}/{row}" for row in range(count)],
     )

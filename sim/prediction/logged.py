@@ -102,6 +102,7 @@ def read_log(path: Path, ledger: Path | None = None) -> Logged:
         codes=codes,
         fails=fails,
         signs=np.full(count, -1, np.int64),
+        corrected=np.zeros(count, np.int64),
         kinds=["fails" if step >= 0 else "goes on" for step in fails.tolist()],
         devices=[names.get(column, "") for column in range(count)],
     )

@@ -249,8 +249,8 @@ def teaching(precursors: Precursors) -> dict[str, float]:
     return found | {QUIET: WEIGHT_MAX}
 
 
-def frozen(network: FloatNetwork, calibration: DataSet, *, data_sha256: str, card: str) -> Model:
-    """The network in integers, its hazards fitted to a split that it did not learn from."""
+def frozen(network: FloatNetwork, learnt: DataSet, *, data_sha256: str, card: str) -> Model:
+    """The network in integers, with what it is shown of what it learnt from; no chances yet."""
     model = Model(
         inputs=INPUTS,
         channels=network.channels,
@@ -263,13 +263,16 @@ def frozen(network: FloatNetwork, calibration: DataSet, *, data_sha256: str, car
         card=card,
     )
     expect_exact(model)
+    return msgspec.structs.replace(model, shares=_shares(learnt, scored(model, learnt)))
+
+
+def calibrated(model: Model, calibration: DataSet) -> Model:
+    """Its hazards fitted to a split that it did not learn from; nothing else changes."""
     found = scored(model, calibration)
-    shares = _shares(calibration, found)
     events, risk = parts(found.until)
     logits: Ints = found.logits.astype(np.int64)
-    return msgspec.structs.replace(
-        model, hazards=hazard_tables(logits, events, risk, found.weights, found.gpus), shares=shares
-    )
+    tables = hazard_tables(logits, events, risk, found.weights, found.gpus)
+    return msgspec.structs.replace(model, hazards=tables)
 
 
 def _shares(data: DataSet, found: Scored) -> bytes:

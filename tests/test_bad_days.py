@@ -67,6 +67,8 @@ def test_a_clock_that_is_set_back_keeps_no_broken_group_from_being_told(
         rank.wait()
 
     asyncio.run(run())
+    [broken] = [each for each in seen if isinstance(each, GroupBroken)]
+    assert (broken.job, broken.epoch) == ("llama", 0)
 
 
 def test_a_job_of_one_rank_that_is_lost_is_started_anew_from_its_checkpoint() -> None:

@@ -7,7 +7,7 @@ COVERED := processors replay schemas streams
 CODE := actors processors producers replay schemas sim src streams tests training views
 
 .DEFAULT_GOAL := help
-.PHONY: help sim demo-train test coverage compose-test lint lint-all format bench bench-long campaign scenarios generate clean
+.PHONY: help sim demo-train test test-train coverage compose-test lint lint-all format bench bench-long campaign scenarios generate clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,6 +20,9 @@ demo-train: $(VENV)/.train ## Train on four real processes, kill one, watch the 
 
 test: $(VENV)/.dev ## Run every test, fault tests included; skipped ones are listed with their reason
 	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
+
+test-train: $(VENV)/.dev $(VENV)/.train ## Run what needs torch: ranks over gloo, ten runs with drawn faults (torch is installed: a GB or more)
+	@$(BIN)/python -m pytest -m "torch and not compose"
 
 coverage: $(VENV)/.dev ## Run every test and measure the core, child processes too; fails below 95 % (half an hour)
 	@$(BIN)/coverage erase

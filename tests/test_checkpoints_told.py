@@ -26,6 +26,7 @@ from nemesis.training.wire import Standing
 from tests.healer_cell import ACT, SECOND_NS, Cell
 from tests.training.cell import has_torch, torch_python, training_cell
 
+pytestmark = pytest.mark.torch
 OVER_S = 90.0
 
 

@@ -20,6 +20,7 @@ from nemesis.sim.train.text import BYTES_MIN, find_text
 from tests.commands import nemesis, processes_of
 from tests.training.cell import has_torch, torch_python
 
+pytestmark = pytest.mark.torch
 LIMIT_S = 200.0
 
 

@@ -18,6 +18,7 @@ from tests.ecc_log import stepped
 from tests.failure_models import drawn_codes, drawn_model
 from tests.test_window import DRAWN, NAME, eventful
 
+pytestmark = pytest.mark.torch
 MANY = 100_000
 
 

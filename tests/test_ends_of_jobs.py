@@ -20,6 +20,7 @@ from nemesis.training.membership import Order, State
 from nemesis.training.wire import Told
 from tests.training.cell import has_torch, torch_python, training_cell
 
+pytestmark = pytest.mark.torch
 OVER_S = 90.0
 FAULTS = (ProcessExited, GroupBroken, FaultAttributed, QuiesceDecided, RecoveryDecided)
 

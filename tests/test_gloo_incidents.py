@@ -15,6 +15,8 @@ from nemesis.sim.gloo import incident
 from tests.dumps import dump, entry, pickled
 from tests.trace_scores import named_cycle, named_ranks
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture(scope="session")
 def python_with_torch() -> str:

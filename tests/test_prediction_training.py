@@ -29,6 +29,7 @@ from nemesis.sim.prediction.train import (
 from nemesis.sim.prediction.training import Plan, Trainer, calibrated, frozen
 from tests.failure_models import drawn_codes, drawn_model
 
+pytestmark = pytest.mark.torch
 PLAN = Plan(channels=4, batches=4, exact_from=2, batch=2, judge_every=2, judged=12)
 
 

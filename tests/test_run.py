@@ -18,7 +18,7 @@ from tests.commands import nemesis, processes_of
 from tests.test_serve import serving
 from tests.training.cell import has_torch, torch_python
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.torch]
 POLICY = {
     "mode": "act",
     "playbooks": {

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,12 @@ from tests import scenario_runs
 from tests.commands import nemesis
 from tests.simulated_jobs import MS, SECOND
 
+pytestmark = pytest.mark.torch
 START = 1_800_000_000 * SECOND
-ANALYZER = os.environ.get("TORCHFRTRACE") or shutil.which("torchfrtrace")
+BESIDE = Path(sys.executable).parent
+ANALYZER = os.environ.get("TORCHFRTRACE") or shutil.which(
+    "torchfrtrace", path=f"{BESIDE}{os.pathsep}{os.environ.get('PATH', '')}"
+)
 needs_analyzer = pytest.mark.skipif(
     ANALYZER is None, reason="torchfrtrace is not here: install torch, or name it in TORCHFRTRACE"
 )

@@ -22,6 +22,7 @@ from tests.training.cell import TrainingCell, has_torch, records_of, torch_pytho
 from tests.training.runs import lines_without_faults
 from tests.training.through_log import judge_log
 
+pytestmark = pytest.mark.torch
 STEPS = 30
 FATAL_STEP = 12
 OVER_S = 90.0

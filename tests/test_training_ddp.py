@@ -14,6 +14,7 @@ from nemesis.schemas.plans import Plan
 from nemesis.streams.side_by_side import background
 from tests.training.cell import has_torch, torch_python
 
+pytestmark = pytest.mark.torch
 STEPS = 24
 FATAL_STEP = 9
 OVER_S = 240.0

@@ -13,6 +13,8 @@ import pytest
 from tests.training.cell import has_torch
 from tests.training.runs import runs
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.mark.timeout(900)
 def test_ten_runs_with_faults_drawn_at_random(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from nemesis.training.commit import Part, is_applied_by_others, latest, settled
 from nemesis.training.membership import NO_STATE, State
 from tests.training.cell import has_torch, torch_python
 
+pytestmark = pytest.mark.torch
 STEPS = 16
 FATAL_STEP = 6
 OVER_S = 240.0

@@ -17,6 +17,7 @@ from nemesis.schemas.plans import Plan, RankState
 from tests.healer_cell import ACT, SECOND_NS, Cell
 from tests.training.cell import TrainingCell, has_torch, torch_python, training_cell
 
+pytestmark = pytest.mark.torch
 OVER_S = 90.0
 HOLD = Plan(job="llama", epoch=0, kind="hold", members="0-2", fenced="1")
 ANEW = Plan(job="llama", epoch=1, kind="membership", members="0-2", started="0-2")

@@ -96,6 +96,7 @@ async def _faulted(server: Server, folder: Path, seed: int) -> tuple[str, list[i
         async with node(server, launch, folder / NODE, torch_python()) as agent:
             async with asyncio.timeout(OVER_S):
                 await _steps(agent, range(RANKS), STEPS_BEFORE)
+            async with asyncio.timeout(OVER_S):
                 await asyncio.sleep(dice.uniform(0.0, 0.1))
                 lost = await _strike(agent, kind, dice)
                 rest = [rank for rank in range(RANKS) if rank not in lost]

@@ -24,14 +24,16 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Share the tests among workers: a file's stay together, those with real servers are one share.
+    """Share the tests among workers: a file's stay together, but for those that may lie `apart`;
+    those with real servers are one share.
 
     Two real clusters side by side would wait for each other; calculations beside one do no harm.
     The share with servers takes longest, so it comes first.
     """
     with_servers = {item for item in items if item.get_closest_marker("server")}
     for item in items:
-        share = "server" if item in with_servers else str(item.path)
+        share = item.nodeid if item.get_closest_marker("apart") else str(item.path)
+        share = "server" if item in with_servers else share
         item.add_marker(pytest.mark.xdist_group(share))
     items.sort(key=lambda item: item not in with_servers)
 

@@ -18,7 +18,7 @@ from nemesis.sim.truth.suites import Suite, suites
 from nemesis.streams.server import state_folder
 
 ROOT = Path(__file__).parent.parent
-BEGIN, END = "<!-- suites -->", "<!-- /suites -->"
+MARK = "suites"
 HEAD = (
     "| suite | runs | faults | attributable | top-1 | of attributable | top-3 | class right | "
     "wrong blame | abstained or silent | action right | false alarms per 1,000 GPU-days | ECE |"
@@ -71,12 +71,13 @@ def table(seeds_count: int, jobs_count: int) -> str:
     return "\n".join([*lines, "", about])
 
 
-def write(path: Path, text: str) -> None:
-    """Put the table between the marks of a file that has them."""
+def write(path: Path, mark: str, text: str) -> None:
+    """Put a table between the marks of a file that has them."""
+    begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
     before = path.read_text()
-    if BEGIN in before:
-        pattern = f"{re.escape(BEGIN)}.*?{re.escape(END)}"
-        put = f"{BEGIN}\n{text}\n{END}"
+    if begin in before:
+        pattern = f"{re.escape(begin)}.*?{re.escape(end)}"
+        put = f"{begin}\n{text}\n{end}"
         path.write_text(re.sub(pattern, lambda _: put, before, flags=re.DOTALL))
 
 
@@ -91,7 +92,7 @@ def main() -> None:
     print(text)
     if asked.write:
         for path in (ROOT / "docs" / "suites.md", ROOT / "README.md"):
-            write(path, text)
+            write(path, MARK, text)
 
 
 if __name__ == "__main__":

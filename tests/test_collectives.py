@@ -84,6 +84,23 @@ def test_who_never_called_what_the_others_wait_in_is_named() -> None:
     assert "rank 2" in verdict.evidence[0].says
 
 
+@pytest.mark.parametrize(
+    ("server", "culprit"), [("10.0.40.11", "storage/10.0.40.11"), ("", "rank/llama/2")]
+)
+def test_a_rank_that_calls_nothing_where_a_file_server_does_not_answer_waits_for_that(
+    server: str, culprit: str
+) -> None:
+    log = cluster("n1", "n2")
+    for rank in range(4):
+        behind = group("0", "0-3", 4, enqueued=4 if rank == 2 else 5)
+        log.digest(rank, behind, entry_count=5, node=f"n{rank // 2 + 1}")
+    for node in ("n1", "n2") if server else ():
+        log.kernel(f"nfs: server {server} not responding, still trying", node)
+    log.tick(QUIET_S)
+    log.tick(QUIET_S)
+    assert [each.id for each in log.verdicts[-1].culprits] == [culprit]
+
+
 def passed(
     name: str, ranks: str, done: int, enqueued: int = -1, op: str = "all_reduce"
 ) -> GroupDigest:

@@ -116,6 +116,23 @@ def test_a_rank_that_is_late_for_its_data_or_its_save_is_no_slow_host(
     assert job.log.last.evidence
 
 
+@pytest.mark.parametrize(("timed", "named"), [(True, ["rank/llama/4"]), (False, [])])
+def test_what_a_rank_timed_itself_as_waiting_is_no_chance_however_much_all_scatter(
+    timed: bool, named: list[str]
+) -> None:
+    job = Job()
+    for step in range(50):
+        late_ns = 80_000_000 if step >= 10 else 0
+        for rank in range(8):
+            scatter_ns = (rank * 5 + step * 3) % 8 * 15_000_000
+            job.reads[rank] = {"own_ns": OWN_NS + scatter_ns}
+        job.reads[4]["own_ns"] = OWN_NS + 60_000_000 + late_ns
+        if timed:
+            job.reads[4]["data_wait_ns"] = late_ns
+        job.run(1)
+    assert [each.id for verdict in job.log.verdicts for each in verdict.culprits] == named
+
+
 def test_a_slow_rank_whose_link_has_fewer_lanes_is_slowed_by_its_gpu() -> None:
     job = Job()
     job.run(10)

@@ -296,7 +296,7 @@ def place_acquitted(state: State) -> None:
 def place_slow(state: State) -> None:
     """Which ranks keep their job waiting, and why."""
     now_ns = state.log_time_ns
-    state.steps.close_round(now_ns, state.inventory)
+    state.steps.close_round(now_ns, state.inventory, state.step_states.waiting_ns)
     found = judge_slowness(
         state.steps,
         state.slowness,

@@ -21,6 +21,7 @@ from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import CORRUPTED, Finding, Proof
 from nemesis.processors.attribution.inventory import Inventory, JobPlaces
 from nemesis.processors.attribution.sample_batch import Stack
+from nemesis.processors.attribution.steps import STEP_NS_MAX
 from nemesis.schemas import components
 from nemesis.schemas.channels import ABSENT, STEP_CHANNELS
 from nemesis.schemas.facts import Fact
@@ -117,6 +118,14 @@ class StepStates(msgspec.Struct):
             int(np.frombuffer(each, np.int64)[rank]) for each in (states.data_ns, states.save_ns)
         )
         return max(data, 0), max(save, 0)
+
+    def waiting_ns(self, job: str, world: int) -> Longs:
+        """By rank: for data and a save together, in its last step; 0 where it is not told."""
+        states = self.jobs.get(job)
+        if states is None:
+            return np.zeros(world, np.int64)
+        data, save = (np.frombuffer(e, np.int64) for e in (states.data_ns, states.save_ns))
+        return np.asarray(data.clip(0, STEP_NS_MAX) + save.clip(0, STEP_NS_MAX), np.int64)
 
     def watch(self, job: str, ranks: Iterable[int]) -> None:
         """Remember from now on which facts tell of these ranks."""

@@ -10,7 +10,7 @@ A tenth above the median is what ByteDance calls a straggler (arXiv 2505.05713);
 single GPUs and hosts last minutes (FALCON, arXiv 2410.12588), so some rounds may be waited for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -119,8 +119,13 @@ class Steps(msgspec.Struct):
                 job = self.jobs[name] = _job_of(inventory.jobs[name].world)
             _take(job, own)
 
-    def close_round(self, now_ns: int, inventory: Inventory) -> None:
-        """Compare the ranks of jobs of which nearly all have told of a new step."""
+    def close_round(
+        self, now_ns: int, inventory: Inventory, waits_of: Callable[[str, int], Longs]
+    ) -> None:
+        """Compare the ranks of jobs of which nearly all have told of a new step.
+
+        `waits_of`: of a job of so many ranks, how long each says that it waited in its last step.
+        """
         for name, job in self.jobs.items():
             places = inventory.jobs.get(name)
             told = np.frombuffer(job.told, np.int8)
@@ -128,7 +133,7 @@ class Steps(msgspec.Struct):
             if places is None or count < RANKS_MIN:
                 continue
             if count * 1_000_000 >= (places.world - len(places.gone)) * TOLD_PPM:
-                _close(job, told, places, now_ns)
+                _close(job, told, places, now_ns, waits_of(name, len(told)))
 
     def is_watched(self, job: str) -> bool:
         """Whether a rank of the job was slow lately, so that causes are looked for."""
@@ -309,21 +314,27 @@ def _take_columns(job: JobSteps, table: Longs) -> None:
     np.frombuffer(job.told, np.int8)[rank[timed]] = 1
 
 
-def _close(job: JobSteps, told: NDArray[np.int8], places: JobPlaces, now_ns: int) -> None:
-    """One round: who is far above the median."""
+def _close(
+    job: JobSteps, told: NDArray[np.int8], places: JobPlaces, now_ns: int, waits_ns: Longs
+) -> None:
+    """One round: who is far above the median.
+
+    That a rank is late by what it timed itself as waiting is no chance, however much all scatter.
+    """
     ranks = told.nonzero()[0]
     own = np.frombuffer(job.own_ns, np.int64)[ranks]
     middle = (len(ranks) - 1) // 2
     median = int(np.sort(own)[middle])
     spread = int(np.sort(np.abs(own - median))[middle])
-    limit = median + max(SLOW_NS_MIN, median * SLOW_PPM // 1_000_000, SPREADS * spread)
+    late_ns, least_ns = own - median, max(SLOW_NS_MIN, median * SLOW_PPM // 1_000_000)
     job.median_ns = median
-    slow = own > limit
+    timed = 2 * waits_ns[ranks] >= late_ns
+    slow = late_ns > np.where(timed, least_ns, max(least_ns, SPREADS * spread))
     rise = skew.rise_of(job.usual, ranks, own)
     new = skew.stands_out(job.usual, ranks, rise, NEW_PER_MILLE)
     skew.learn(job.usual, ranks, own, rise, slow & new)
-    late = zip(ranks[slow].tolist(), own[slow].tolist(), new[slow].tolist(), strict=True)
-    _remember(job, set(ranks.tolist()), list(late), now_ns)
+    shown = zip(ranks[slow].tolist(), own[slow].tolist(), new[slow].tolist(), strict=True)
+    _remember(job, set(ranks.tolist()), list(shown), now_ns)
     told[:] = 0
     for rank in places.gone:
         job.late.pop(rank, None)

@@ -19,6 +19,7 @@ from nemesis.processors.attribution.findings import (
     NOT_UNDERSTOOD,
     OUT_OF_MEMORY,
     RANK_EXITED,
+    STORAGE_SILENT,
     TEXT_CHARS_MAX,
     UNEXPLAINED,
     Finding,
@@ -51,6 +52,8 @@ def findings_of(incident: Incident, inventory: Inventory, steps: Steps) -> list[
     stuck = incident.stuck
     if stuck is not None and exited is not None and not exited.culprits:
         stuck = _without_followers(stuck, incident)
+    if stuck is not None and _waits_for_server(stuck, found, inventory):
+        stuck = replace(stuck, level=STORAGE_SILENT - 1)
     found += [each for each in (exited, stuck) if each is not None]
     found += incident.told.values()
     found += judge_gpu_signs(incident, inventory)
@@ -134,6 +137,19 @@ def _with_server(found: list[Finding], incident: Incident) -> list[Finding]:
         ),
     )
     return [each for each in found if each.fault_class != "storage"] + [whole]
+
+
+def _waits_for_server(stuck: Finding, found: Sequence[Finding], inventory: Inventory) -> bool:
+    """Whether the ranks that hold the others up run where a file server does not answer."""
+    clients = {
+        node
+        for each in found
+        if each.fault_class == "storage" and each.verdict == "attributed"
+        for node in each.victims
+    }
+    seats = [seat for name in stuck.culprits for seat in inventory.seats_of(name)]
+    nodes = {components.node(inventory.node_of_rank(each.job, each.rank)) for each in seats}
+    return bool(nodes) and nodes <= clients
 
 
 def _without_followers(stuck: Finding, incident: Incident) -> Finding:

@@ -5,6 +5,7 @@ counters of the management agent stop at their width (InfiniBand Architecture 1.
 Linux drivers/infiniband/core/sysfs.c: symbol_error 16 bits, link_downed 8 bits).
 """
 
+from functools import cache
 from typing import Final, assert_never
 
 import numpy as np
@@ -163,12 +164,8 @@ class Nics:
         return self._read(self._columns.state, self._columns.state_at, rows)
 
     def _read(self, counts: Ints, columns: dict[str, int], rows: Rows) -> Ints:
-        block = counts[rows]
-        for name, at in columns.items():
-            if name in WRAP:
-                block[:, :, at] &= WRAPS_AT - 1
-            elif name in STOPS_AT:
-                np.minimum(block[:, :, at], STOPS_AT[name], out=block[:, :, at])
+        kept, most = _widths(tuple(columns))
+        block: Ints = np.minimum(counts[rows] & kept, most)
         self._reads.apply(block, rows, columns)
         return block
 
@@ -178,3 +175,11 @@ class Nics:
         for name, each in per_s.items():
             whole, due[name] = divmod(due.get(name, 0) + each * elapsed_ns, SECOND_NS)
             self._columns.rise(row, nic, [(name, whole)])
+
+
+@cache
+def _widths(channels: tuple[str, ...]) -> tuple[Ints, Ints]:
+    """By channel: the bits that are kept of a count, and where it stops."""
+    kept = [WRAPS_AT - 1 if name in WRAP else -1 for name in channels]
+    most = [STOPS_AT.get(name, np.iinfo(np.int64).max) for name in channels]
+    return np.array(kept, np.int64), np.array(most, np.int64)

@@ -43,6 +43,14 @@ def test_a_kernel_log_that_names_the_module_outranks_the_counter() -> None:
     assert named(log) == ["dimm/n1/CPU_SrcID#0_Ha#0_Chan#2_DIMM#0"]
 
 
+def test_errors_that_were_corrected_take_no_job_from_a_node_that_is_watched() -> None:
+    log = cluster("n1", "n2")
+    poll(log)
+    log.kernel("EDAC MC0: 40 CE memory read error on CPU_SrcID#0_Ha#0_Chan#2_DIMM#0 (channel:2)")
+    poll(log, seconds=4)
+    assert not log.verdicts
+
+
 @pytest.mark.parametrize(
     ("exit_code", "signal", "culprit"), [(0, 9, "rank/llama/0"), (1, 0, "node/n1")]
 )

@@ -240,6 +240,8 @@ class Attribution:
         message = message and state.repeats.counted(node, message, fact.at_ns)
         if message is None:
             return ()
+        if message.kind == "dimm_corrected" and node in state.hearing.polled_ns:
+            return ()  # who is watched shows when it fails; what was set right takes no job's node
         if message.kind in LINK_KINDS and message.device:
             state.links.take_line(fact, message, state.inventory)
         if message.kind == "gpu_lost" and not message.device:

@@ -19,7 +19,7 @@ def test_healthy_clusters_with_decoys_are_blamed_for_nothing(day: int) -> None:
     node_days = NODES * HOURS / 24
     told = list(quiet_days(node_days, seed=SEED, first_day=day, hours=HOURS, jobs_count=1))
     document = summary(told)
-    assert document["node_days"] > node_days
+    assert document["node_days"] >= node_days
     assert sum(document["decoys"].values()) >= 20
     assert [alarm for each in told for alarm in each.alarms if alarm.is_false] == []
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from time import time_ns
+from time import monotonic_ns
 from typing import Any
 
 import pytest
@@ -93,7 +93,7 @@ async def seen_of(
             await asyncio.to_thread(process.stdout.readline)
             ranks[number] = Rank(number, process.pid, 0, lambda rank: None)
             for step in (4, 5):
-                stand(ranks[number], step, time_ns() - 2_000_000_000 + step)
+                stand(ranks[number], step, monotonic_ns() - 2_000_000_000 + step)
         looks = stack_looks.StackLooks(
             Origin("n1", start_ns=1),
             "llama",
@@ -126,7 +126,7 @@ def test_the_next_stall_is_looked_at_anew_and_a_step_in_between_is_no_stall(tmp_
     def step_on(ranks: dict[int, Rank]) -> None:
         step = ranks[0].state.steps_count + 1
         if step == 6:
-            stand(ranks[0], step, time_ns() - 2_000_000_000)
+            stand(ranks[0], step, monotonic_ns() - 2_000_000_000)
 
     told = asyncio.run(seen_of(tmp_path, "asleep", and_then=step_on))
     assert [len(facts) for facts in told] == [1, 1]

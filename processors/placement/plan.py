@@ -174,7 +174,9 @@ class _Predictor:
     ) -> None:
         self._case, self._job, self._pool = case, job, pool
         self._names, self._node_gpus = names, node_gpus
-        self._bays = {name: bay for bay, name in reversed([*enumerate(pool.nodes)])}
+        self._bays: dict[str, list[int]] = {}
+        for bay, (name, count) in enumerate(zip(pool.nodes, pool.gpu_counts, strict=True)):
+            self._bays.setdefault(name, []).extend([bay] * count)
         self._known: dict[tuple[Placement, tuple[Dim, ...]], tuple[int, int]] = {}
 
     def seats(self, placement: Placement, order: tuple[Dim, ...]) -> tuple[Seat, ...]:
@@ -205,8 +207,8 @@ class _Predictor:
         if (placement, order) not in self._known:
             home = [0] * self._case.layout.gpu_count
             for seat in self.seats(placement, order):
-                for rank in seat.ranks:
-                    home[rank] = self._bays[seat.node]
+                for rank, bay in zip(seat.ranks, self._bays[seat.node], strict=False):
+                    home[rank] = bay
             spans = spans_of(self._case.layout, self._pool, home)
             told = predict(replace(self._job, spans=spans))
             self._known[placement, order] = told.step_ns, told.mfu_ppm

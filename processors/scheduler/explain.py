@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nemesis.processors.parallelism.case import Case
 from nemesis.processors.parallelism.spec import printed
 from nemesis.processors.placement.ground import ground_of
-from nemesis.processors.placement.ranks import able_pool, request_of
+from nemesis.processors.placement.ranks import Request, able_pool, request_of
 from nemesis.processors.scheduler.admission import spec_of
 from nemesis.processors.scheduler.placing import next_relaxation_s
 from nemesis.processors.scheduler.queue import Delay, Ground, fitted
@@ -55,7 +55,7 @@ def why(state: State, ground: Ground, delay: Delay, now_ns: int) -> Why:
             start_ns=own.start_ns,
         )
     start_ns = own.start_ns if own is not None and own.name == delay.name else 0
-    helps = [*_ends(delay), *_smaller(delay)]
+    helps = [*_ends(delay), *_large_enough(state, delay), *_smaller(delay)]
     if (wished := _wish(state, ground, waiting, now_ns)) is not None:
         return replace(wished, helps=(*wished.helps, *helps), start_ns=start_ns)
     if (held := _nodes(state, ground, waiting, now_ns)) is not None:
@@ -156,16 +156,38 @@ def _room(case: Case) -> int:
     return sum(free // size * size for free in ground.free) * request.node_gpus
 
 
+def _large_enough(state: State, delay: Delay) -> Iterator[str]:
+    """The few leaves or domains that hold what must lie together once they are free."""
+    for case in delay.admission.cases[:1]:
+        assert case.pool is not None
+        empty = replace(case, pool=replace(case.pool, free_counts=case.pool.gpu_counts))
+        ground, names = ground_of(able_pool(empty))
+        need = _together(request_of(empty, ground))
+        fit = [each for free, each in zip(ground.free, names, strict=True) if free >= need]
+        if len(fit) < len(names) and len(fit) <= NAMED_MAX:
+            where = " or ".join(_where(state, members[0]) for members in fit)
+            if where:
+                yield f"room on {where}: no other holds the {need} nodes that must lie together"
+
+
 def _short_groups(state: State, delay: Delay) -> tuple[str, ...]:
     """Leaves or domains with free nodes and no room for what must lie together there."""
     found: list[str] = []
     for case in delay.admission.cases[:1]:
         ground, names = ground_of(able_pool(case))
-        request = request_of(case, ground)
-        sizes = [request.gang.segment, *(each.nodes for each in request.blocks if not each.height)]
+        need = _together(request_of(case, ground))
         for free, members in zip(ground.free, names, strict=True):
-            if 0 < free < max(sizes):
-                part = state.told.nodes[members[0]]
-                where = part.leaves[0] if part.leaves else members[0]
-                found.append(f"{where} ({free} free)")
+            if 0 < free < need:
+                found.append(f"{_where(state, members[0])} ({free} free)")
     return tuple(found[:NAMED_MAX])
+
+
+def _together(request: Request) -> int:
+    """Nodes that must lie on one shelf."""
+    return max(request.gang.segment, *(b.nodes for b in request.blocks if not b.height), 1)
+
+
+def _where(state: State, node: str) -> str:
+    """The leaf of a node, or itself where none is known."""
+    leaves = state.told.nodes[node].leaves
+    return leaves[0] if leaves else node

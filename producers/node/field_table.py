@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from nemesis.producers.node import host, nics
+from nemesis.producers.node import ethtool, host, nics
 from nemesis.producers.node.gpu_questions import FIELDS, QUESTIONS
 from nemesis.schemas.channels import (
     GPU_CHANNELS,
@@ -51,11 +51,11 @@ def field_table() -> str:
 
 
 def _blocks() -> Iterator[tuple[str, Sequence[str], Mapping[str, str]]]:
-    gpu = _gpu_origins()
+    gpu, nic = _gpu_origins(), _nic_origins()
     yield "GPU, each poll", GPU_CHANNELS, gpu
     yield "GPU, once a minute and at news", GPU_STATE_CHANNELS, gpu
-    yield "NIC, each poll", NIC_CHANNELS, nics.ORIGINS
-    yield "NIC, once a minute and at news", NIC_STATE_CHANNELS, nics.ORIGINS
+    yield "NIC, each poll", NIC_CHANNELS, nic
+    yield "NIC, once a minute and at news", NIC_STATE_CHANNELS, nic
     yield "Host, each poll", HOST_CHANNELS, {**host.ORIGINS, "run_queue_wait_ppm": _WAITS}
 
 
@@ -68,6 +68,13 @@ def _gpu_origins() -> dict[str, str]:
             if fields is not None:
                 said += f", field {' + '.join(map(str, fields[0]))}"
             origins[channel] = f"{said}; else {origins[channel]}" if channel in origins else said
+    return origins
+
+
+def _nic_origins() -> dict[str, str]:
+    origins = dict(nics.ORIGINS)
+    for channel, said in ethtool.ORIGINS.items():
+        origins[channel] = f"{origins[channel]}; else {said}" if channel in origins else said
     return origins
 
 

@@ -105,6 +105,12 @@ class Nic:
         return f"{self._place}/device"
 
     @property
+    def channels(self) -> frozenset[str]:
+        """The counters that /sys has of such a NIC."""
+        read = (_RDMA_SAMPLE, _RDMA_STATE) if self._rdma else (_NET_SAMPLE, _NET_STATE)
+        return frozenset(channel for each in read for channel in each)
+
+    @property
     def interface(self) -> str:
         """Its network interface, "" where it has none."""
         names = self._root.names(f"{self.device}/net") if self._rdma else [self.name]

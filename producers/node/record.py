@@ -8,7 +8,7 @@ secrets. Scrubbed, the node's own name, serial numbers and the boot's id are rep
 import os
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,6 +83,10 @@ class RecordingRoot(Root):
                 _move_into(place, target)
             place.symlink_to(os.path.relpath(target, place.parent))
         return found
+
+    def keep_rows(self, name: str, rows: Mapping[str, int]) -> None:
+        """Put rows into the copy."""
+        self.keep(name, "".join(f"{each}: {value}\n" for each, value in rows.items()))
 
     def keep(self, name: str, text: str) -> None:
         """Put a text into the copy."""

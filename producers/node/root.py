@@ -8,7 +8,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -74,6 +74,9 @@ class Root:
             return sorted(each.name for each in self.at(folder).iterdir())
         except OSError:
             return []
+
+    def keep_rows(self, name: str, rows: Mapping[str, int]) -> None:
+        """What was read by another way than a file: a recording puts it where `rows` reads it."""
 
     def pci_path(self, device: str) -> list[str]:
         """The PCI addresses from the root port down to a device that /sys links to, `device`."""

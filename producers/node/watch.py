@@ -18,13 +18,13 @@ from nemesis.producers.node.dcgm import Dcgm, Page
 from nemesis.producers.node.gpus import Gpus
 from nemesis.producers.node.host import Host
 from nemesis.producers.node.kernel_tail import SOURCE as KERNEL_LOG
-from nemesis.producers.node.nics import Nic, NicRead, nics_of
+from nemesis.producers.node.nic_rows import NicRows
 from nemesis.producers.node.probe import DEADLINE_S, Answer, Probe, read_all
 from nemesis.producers.node.ranks import Ranks, job_of
 from nemesis.producers.node.root import Root
 from nemesis.producers.node.xid_events import Xid
 from nemesis.producers.origin import Origin
-from nemesis.producers.sample import Block, block_of, sample_of
+from nemesis.producers.sample import block_of, sample_of
 from nemesis.producers.setting import setting_of
 from nemesis.schemas import components
 from nemesis.schemas.channels import (
@@ -62,7 +62,7 @@ class NodeWatch:
         host = Host(root)
         self._host: Final = self._probe("proc", lambda: Answer(host.read(monotonic_ns())))
         self._seats: Final = self._probe("ranks", self._read_ranks)
-        self._nics: Final[list[tuple[Nic, Probe]]] = []
+        self._nics: Final = NicRows(root, origin.node)
         self._polls_count = 0
         self._gpus: Final = Gpus(root, origin.node)
         self._dcgm: Final = dcgm
@@ -83,8 +83,8 @@ class NodeWatch:
             read_all([self._gpus.driver, *self._exporters], self._deadline_s)
             self._take_page()
             facts += self._describe(now_ns)
-        nics = [probe for _, probe in self._nics]
-        probes = [self._host, self._seats, *nics, *self._gpus.probes(), *self._exporters]
+        devices = [*self._nics.probes(), *self._gpus.probes()]
+        probes = [self._host, self._seats, *devices, *self._exporters]
         read_all(probes, self._deadline_s)
         xids = self._take_page()
         ranks, waits_ppm = self._seats.value or ((), ABSENT)
@@ -95,7 +95,7 @@ class NodeWatch:
                 now_ns,
                 period_ns=self.period_ns,
                 gpu=block_of(GPU_CHANNELS, self._gpus.rows("sample")) if self._gpus.pcis else None,
-                nic=self._nic_block(NIC_CHANNELS, "sample") if self._nics else None,
+                nic=self._nics.block(NIC_CHANNELS, "sample") if self._nics.nics else None,
                 host=block_of(HOST_CHANNELS, [{**host, "run_queue_wait_ppm": waits_ppm}]),
                 job=job_of(ranks),
             )
@@ -122,15 +122,9 @@ class NodeWatch:
 
     def _describe(self, now_ns: int) -> list[Observation]:
         """What the node is made of and how it is set, where that is news; probes for new parts."""
-        known = {nic.name for nic, _ in self._nics}
-        for nic in nics_of(self._root):
-            if nic.name not in known:  # one that is gone keeps its row
-                component = f"nic/{self._origin.node}/{nic.name}"
-                self._nics.append((nic, Probe(component, "sysfs", nic.read)))
-        nics = [nic for nic, _ in self._nics]
         fresh: dict[str, Any] = {
             "gpus": self._gpus.describe(),
-            "nics": self._kept_nics(nics),
+            "nics": self._nics.describe(self._inventory.nics if self._inventory else ()),
             "model": machine.model_of(self._root),
             "nvswitches": machine.nvidia_devices(self._root)[1],
         }
@@ -139,7 +133,7 @@ class NodeWatch:
         if was is None or any(getattr(was, name) != _tuple(fresh[name]) for name in fresh):
             self._inventory = inventory_of(self._origin, now_ns, **fresh)
             facts.append(self._inventory)
-        settings = machine.settings(self._root, self._origin.node, nics)
+        settings = machine.settings(self._root, self._origin.node, self._nics.nics)
         for (component, name), value in settings.items():
             if self._settings.get((component, name)) != value:
                 facts.append(
@@ -148,24 +142,12 @@ class NodeWatch:
         self._settings = settings
         return facts
 
-    def _kept_nics(self, nics: Sequence[Nic]) -> list[Any]:
-        """The NICs as they are, those that are gone as they were."""
-        was = {each.name: each for each in self._inventory.nics} if self._inventory else {}
-        return [
-            was[part.name] if not part.pci and part.name in was else part
-            for part in machine.nic_parts(self._root, nics)
-        ]
-
-    def _nic_block(self, channels: Sequence[str], which: str) -> Block:
-        read: list[NicRead | None] = [probe.value for _, probe in self._nics]
-        return block_of(channels, [getattr(each, which) if each else {} for each in read])
-
     def _states(self, now_ns: int) -> list[Observation]:
         """What samples leave out, where it is time to or where it is news."""
-        if not self._nics and not self._gpus.pcis:
+        if not self._nics.nics and not self._gpus.pcis:
             return []
         gpu = block_of(GPU_STATE_CHANNELS, self._gpus.rows("state"))
-        nic = self._nic_block(NIC_STATE_CHANNELS, "state")
+        nic = self._nics.block(NIC_STATE_CHANNELS, "state")
         news = gpu[:, GPU_NEWS].tobytes(), nic[:, NIC_NEWS].tobytes()
         if news == self._news_told and self._polls_count % STATE_POLLS:
             return []
@@ -209,7 +191,7 @@ class NodeWatch:
                 found.append(Seen(gpu, driver.source, "lost", "the driver does not have it"))
             else:
                 found.append(Seen(gpu, driver.source, driver.state, says))
-        if not any(nic.device.startswith("sys/class/infiniband") for nic, _ in self._nics):
+        if not self._nics.has_rdma:
             says = "no RDMA device below /sys/class/infiniband"
             found.append(Seen(self._component, "rdma", "absent", says))
         return found

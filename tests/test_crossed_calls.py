@@ -74,6 +74,28 @@ def test_who_has_the_order_of_most_is_not_named(layout: dict[str, Any]) -> None:
     assert found.culprits == (rank_name(job.name, 5),)
 
 
+def test_who_left_the_order_is_named_though_many_recorders_were_not_read() -> None:
+    job = trained(job_of(2, tp=2), 2_300 * MS)
+    job.stray(5, "order")
+    whole = seen_of(job)
+    found = judge_collectives(job.name, {rank: whole[rank] for rank in (0, 4, 5, 9, 12)})
+    assert found is not None
+    assert (found.fault_class, found.culprits) == ("desync", (rank_name(job.name, 5),))
+    assert "ranks 4, 5 of" in found.reason
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(LAYOUTS), st.integers(0, 15), st.sets(st.integers(0, 15), max_size=12))
+def test_nobody_else_is_named_for_the_order_whoever_was_not_read(
+    layout: dict[str, Any], rank: int, unread: set[int]
+) -> None:
+    job = trained(job_of(2, **layout), 2_300 * MS)
+    job.stray(rank, "order")
+    seen = {each: own for each, own in seen_of(job).items() if each not in unread}
+    found = crossed_calls(job.name, seen, groups_of(seen))
+    assert found is None or set(found.culprits) <= {rank_name(job.name, rank)}
+
+
 def test_of_two_who_share_all_groups_nobody_can_say_who_broke_the_order() -> None:
     job = trained(job_of(2, tp=2, ep=2), 2_300 * MS)
     job.stray(5, "order")
@@ -101,13 +123,14 @@ def test_a_live_run_ends_in_a_verdict_that_names_the_cycle_and_its_breaker(tmp_p
     st.sampled_from(["stick", "halt", "blind"]),
     st.integers(0, 15),
     st.integers(2_000, 2_950),
+    st.sets(st.integers(0, 15), max_size=8),
 )
 def test_ranks_that_keep_the_order_wait_for_each_other_in_no_cycle(
-    layout: dict[str, Any], what: str, rank: int, at_ms: int
+    layout: dict[str, Any], what: str, rank: int, at_ms: int, unread: set[int]
 ) -> None:
     job = trained(job_of(2, **layout), at_ms * MS)
     getattr(job, what)(rank)
     if what == "blind":
         job.halt(rank)
-    seen = seen_of(job)
+    seen = {each: own for each, own in seen_of(job).items() if each not in unread}
     assert crossed_calls(job.name, seen, groups_of(seen)) is None

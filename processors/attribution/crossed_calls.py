@@ -42,7 +42,8 @@ def crossed_calls(job: str, seen: Mapping[int, Seen], groups: Sequence[Group]) -
     """What ranks that wait for each other alone prove, or None where there are none."""
     stands = {rank: list(_stands_in(each)) for rank, each in seen.items()}
     graph = _waits(seen, groups, stands)
-    whole = nx.condensation(graph)
+    # a collective needs all its members, so a cycle holds whoever else it waits for unread
+    whole = nx.condensation(graph.subgraph(node for node in graph if _is_read(node, seen)))
     cycles = [
         sorted(node for node in whole.nodes[each]["members"] if isinstance(node, int))
         for each in sorted(whole)
@@ -131,6 +132,11 @@ def _is_open(seen: Seen, digest: GroupDigest, collective: int) -> bool:
     """Whether a rank has something open in the group that comes no later than this collective."""
     operation = pending(seen, digest)
     return operation is not None and not operation.p2p and operation.seq <= collective
+
+
+def _is_read(node: int | Hub, seen: Mapping[int, Seen]) -> bool:
+    """Whether it is an operation, or a rank of whom something is known."""
+    return isinstance(node, Hub) or node in seen
 
 
 def _hubs(ranks: Sequence[int], waits: Waits) -> list[Hub]:

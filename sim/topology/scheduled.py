@@ -16,8 +16,9 @@ from nemesis.producers.inventory import inventory_of
 from nemesis.producers.origin import Origin
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import Fact
-from nemesis.schemas.observed import ClockTicked
+from nemesis.schemas.observed import ClockTicked, Observation
 from nemesis.schemas.operated import JobSubmitted
+from nemesis.schemas.registry import BY_STRUCT
 from nemesis.schemas.scheduled import JobPlaced, JobQueued, JobRejected
 from nemesis.sim.topology.cluster import Cluster
 
@@ -65,18 +66,14 @@ def _fact(seq: int, kind: str, key: str, data: msgspec.Struct) -> Fact:
     )
 
 
-def _told(cluster: Cluster) -> Iterator[tuple[str, str, msgspec.Struct]]:
-    """(kind, key, what is said): what is there, then who wants some of it."""
+def inventories(cluster: Cluster) -> Iterator[Observation]:
+    """What nodes, then switches, of a cluster tell of themselves."""
     for node in cluster.node_names:
         gpus, nics = cluster.gpus_of(node), cluster.nics_of(node)
         rack = cluster.rack_of(node)
-        yield (
-            "inventory",
-            node,
-            inventory_of(Origin(node, start_ns=1), 1, gpus=gpus, nics=nics, rack=rack),
-        )
+        yield inventory_of(Origin(node, start_ns=1), 1, gpus=gpus, nics=nics, rack=rack)
     for switch in cluster.switches:
-        wires = fabric_inventory_of(
+        yield fabric_inventory_of(
             Origin(switch, start_ns=1),
             1,
             switch=f"switch/{switch}",
@@ -84,7 +81,12 @@ def _told(cluster: Cluster) -> Iterator[tuple[str, str, msgspec.Struct]]:
             transport=cluster.fabric.transport,
             ports=cluster.ports_of(switch),
         )
-        yield "fabric_inventory", switch, wires
+
+
+def _told(cluster: Cluster) -> Iterator[tuple[str, str, msgspec.Struct]]:
+    """(kind, key, what is said): what is there, then who wants some of it."""
+    for observation in inventories(cluster):
+        yield BY_STRUCT[type(observation)].token, observation.node, observation
     yield "tick", "clock", ClockTicked(node="clock", start_ns=1, n=1, at_ns=SETTLED_NS)
     for job in cluster.jobs:
         submitted = JobSubmitted(

@@ -8,6 +8,7 @@ import typer
 from nemesis.cli.output import JsonOption, print_json, say
 from nemesis.cli.topology_check import check, models
 from nemesis.cli.topology_place import place
+from nemesis.cli.topology_trace import trace
 
 if TYPE_CHECKING:
     from nemesis.sim.topology.cluster import Cluster
@@ -18,6 +19,7 @@ topology = typer.Typer(
 topology.command()(check)
 topology.command()(models)
 topology.command()(place)
+topology.command()(trace)
 
 ClusterOption = Annotated[
     Path | None, typer.Option("--cluster", help="A cluster file, or the name of a shape.")

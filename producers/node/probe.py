@@ -38,8 +38,18 @@ class Answer(NamedTuple):
 class Probe:
     """Reads one thing whenever it is asked."""
 
-    def __init__(self, component: str, source: str, read: Callable[[], Answer]) -> None:
-        """`read` may raise NotReadError; an OSError is `broken`."""
+    def __init__(
+        self,
+        component: str,
+        source: str,
+        read: Callable[[], Answer],
+        *,
+        patience_s: float = 0.0,
+    ) -> None:
+        """`read` may raise NotReadError; an OSError is `broken`.
+
+        `patience_s`: it may take so long without being stalled, where its nature is slow.
+        """
         self.component: Final = component
         self.source: Final = source
         self.state: ProbeState = "read"
@@ -47,6 +57,7 @@ class Probe:
         self.value: Any = None
         """What was read last; None where the last reading brought nothing."""
         self._read: Final = read
+        self._patience_s: Final = patience_s
         self._ask: Final = threading.Semaphore(0)
         self._done: Final = threading.Event()
         self._done.set()
@@ -66,11 +77,17 @@ class Probe:
         self._asked_s = time.monotonic()
         self._ask.release()
 
+    @property
+    def is_done(self) -> bool:
+        """Whether the last reading came back."""
+        return self._done.is_set()
+
     def end(self, until_s: float) -> None:
         """Wait for what was begun, at most until then by the monotonic clock."""
         if not self._done.wait(max(0.0, until_s - time.monotonic())):
-            self.state, self.value = "stalled", None
-            self.says = f"no answer for more than {_rounded(time.monotonic() - self._asked_s)}"
+            self.value, took_s = None, time.monotonic() - self._asked_s
+            if took_s > self._patience_s:
+                self.state, self.says = "stalled", f"no answer for more than {_rounded(took_s)}"
 
     def _serve(self) -> None:
         while True:

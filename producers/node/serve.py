@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from nemesis.producers.node import ras
 from nemesis.producers.node.coverage import Backlog
 from nemesis.producers.node.dcgm import Dcgm
 from nemesis.producers.node.kernel_tail import KernelTail
@@ -61,6 +62,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     period_ns: int = PERIOD_NS
     dcgm: str = ""
     """URL of a DCGM exporter's page, "" for none."""
+    ras: str = ras.ADDRESS
+    """host:port of NCCL's RAS."""
 
 
 def origin_of(settings: Settings) -> Origin:
@@ -73,7 +76,8 @@ def origin_of(settings: Settings) -> Origin:
 def watch_of(settings: Settings, origin: Origin, root: Root) -> NodeWatch:
     """What looks at the node, as the settings want it."""
     dcgm = Dcgm(settings.dcgm) if settings.dcgm else None
-    return NodeWatch(root, origin, period_ns=settings.period_ns, dcgm=dcgm)
+    asks = ras.Ras(origin, settings.ras)
+    return NodeWatch(root, origin, period_ns=settings.period_ns, dcgm=dcgm, ras=asks)
 
 
 class Producer:

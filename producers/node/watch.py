@@ -21,6 +21,7 @@ from nemesis.producers.node.kernel_tail import SOURCE as KERNEL_LOG
 from nemesis.producers.node.nic_rows import NicRows
 from nemesis.producers.node.probe import DEADLINE_S, Answer, Probe, read_all
 from nemesis.producers.node.ranks import Ranks, job_of
+from nemesis.producers.node.ras import Ras
 from nemesis.producers.node.root import Root
 from nemesis.producers.node.xid_events import Xid
 from nemesis.producers.origin import Origin
@@ -51,6 +52,7 @@ class NodeWatch:
         period_ns: int = PERIOD_NS,
         deadline_s: float = DEADLINE_S,
         dcgm: Dcgm | None = None,
+        ras: Ras | None = None,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._root: Final = root
@@ -67,6 +69,7 @@ class NodeWatch:
         self._gpus: Final = Gpus(root, origin.node)
         self._dcgm: Final = dcgm
         self._exporters: Final = [self._probe("dcgm", dcgm.read)] if dcgm else []
+        self._ras: Final = ras
         self._news_told: tuple[bytes, bytes] | None = None
         self._inventory: InventoryReported | None = None
         self._settings: dict[tuple[str, str], str] = {}
@@ -101,6 +104,10 @@ class NodeWatch:
             )
         )
         facts += self._states(now_ns)
+        if self._ras is not None:
+            is_due = self._polls_count % STATE_POLLS == 0
+            facts += self._ras.poll(ranks, now_ns, is_due=is_due)
+            others = [*others, self._ras.seen]
         if any(each.source == KERNEL_LOG and each.state != "read" for each in others):
             facts += self._xids(xids)
         self._polls_count += 1

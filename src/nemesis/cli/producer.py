@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from nemesis.schemas.observed import Observation
     from nemesis.schemas.watched import CoverageReported, ProbeSeen
 
+DcgmOption = Annotated[
+    str, typer.Option(help="DCGM exporter's page, for GPUs that NVML cannot read.", metavar="URL")
+]
+RasOption = Annotated[
+    str, typer.Option(help="Where NCCL's RAS of the job listens.", metavar="HOST:PORT")
+]
+
 
 def producer(
     *,
@@ -34,10 +41,8 @@ def producer(
     root: Annotated[
         Path, typer.Option(help="Read /proc, /sys and /dev below this folder: a copy of a node.")
     ] = Path("/"),
-    dcgm: Annotated[
-        str,
-        typer.Option(help="DCGM exporter's page, for GPUs that NVML cannot read.", metavar="URL"),
-    ] = "",
+    dcgm: DcgmOption = "",
+    ras: RasOption = "localhost:28028",
     state: Annotated[
         Path | None, typer.Option(help="Folder for the spool and what is remembered.")
     ] = None,
@@ -71,13 +76,17 @@ def producer(
         )
     if dcgm and not dcgm.startswith("http://"):
         raise typer.BadParameter("like http://127.0.0.1:9400/metrics", param_hint="--dcgm")
+    if not ras.rpartition(":")[2].isdecimal():
+        raise typer.BadParameter("like localhost:28028", param_hint="--ras")
     if not root.is_dir():
         raise typer.BadParameter(f"no such folder: {root}", param_hint="--root")
     name = node or socket.gethostname().partition(".")[0]
     if not name:
         raise NemesisError("this machine has no host name", hint="give one with --node")
     folder = state or state_folder(cell) / "producers" / token_of(name)
-    settings = Settings(node=name, state=folder, root=root, period_ns=int(period * 1e9), dcgm=dcgm)
+    settings = Settings(
+        node=name, state=folder, root=root, period_ns=int(period * 1e9), dcgm=dcgm, ras=ras
+    )
     os.umask(0o077)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     if once:

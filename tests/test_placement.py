@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nemesis.processors.placement.aligned import aligned
 from nemesis.processors.placement.bounds import fewest, lower_bound
 from nemesis.processors.placement.counts import flaws, greedy, total
 from nemesis.processors.placement.exchange import exchanged
@@ -44,6 +45,34 @@ def test_a_segment_never_spans_two_shelves() -> None:
     assert best_fit(ground((3, 3, 3)), Gang(4, segment=4)) == ()
     assert nodes(best_fit(ground((3, 5, 3)), Gang(4, segment=2))) == {1: 4}
     assert nodes(best_fit(ground((3, 3, 3)), Gang(4, segment=2))) == {0: 2, 1: 2}
+
+
+def test_whole_groups_of_ranks_stay_below_a_switch() -> None:
+    """Pods of 7 and 9 nodes: best fit tears a group of four over both, blocks of four do not."""
+    place = ground((4, 3, 5, 4), (2, 2))
+    assert {place.tiers[0][part.shelf] for part in best_fit(place, Gang(12))} == {0, 1}
+    pods = [
+        place.tiers[0][part.shelf]
+        for part in aligned(place, Gang(12), 1, 4)
+        for _ in range(part.nodes)
+    ]
+    assert pods == [1] * 8 + [0] * 4
+    assert aligned(place, Gang(16), 1, 4) == (), "three blocks are all there are"
+    assert aligned(place, Gang(12), 1, 5) == (), "no whole number of blocks"
+
+
+@given(grounds(40), gangs, st.integers(1, 4), st.integers(0, 1))
+def test_a_block_never_spans_two_switches(
+    place: Ground, gang: Gang, times: int, height: int
+) -> None:
+    block = gang.segment * times
+    found = aligned(place, gang, height, block)
+    if found:
+        assert flaw(place, gang, found) == ""
+        level = place.levels[height]
+        row = [level[part.shelf] for part in found for _ in range(part.nodes)]
+        starts = range(0, gang.nodes, block)
+        assert all(len(set(row[at : at + block])) == 1 for at in starts)
 
 
 def test_a_gang_is_placed_whole_or_not_at_all() -> None:

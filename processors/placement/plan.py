@@ -2,15 +2,16 @@
 
 Of two placements that one is better whose step is predicted shorter, where model and batch are
 known; then the one on fewer groups of the highest tier, of the next, down to shelves. The nodes of
-the best are then given to ranks in every order that keeps together what must be, and the order with
-the shortest step is taken: which dim may cross a tapered tier is worth more than a leaf.
+each are then given to ranks in every order that keeps together what must be, and the shortest step
+of all is taken: which dim may cross a tapered tier is worth more than a leaf.
 
 Two bounds: no placement touches fewer groups than the prefix bound of each level, and no step is
 shorter than with every group alone at its best place. Every candidate is checked in whole numbers,
 also our own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ from nemesis.processors.mfu.step import Job, predict
 from nemesis.processors.parallelism.case import Case
 from nemesis.processors.parallelism.fabric import domain_widths
 from nemesis.processors.parallelism.spec import Dim
+from nemesis.processors.placement.aligned import aligned, blocks_of
 from nemesis.processors.placement.baselines.kai import kai
 from nemesis.processors.placement.baselines.kueue import kueue, kueue_balanced
 from nemesis.processors.placement.baselines.plain import packed
@@ -116,9 +118,12 @@ def plan_of(case: Case, job: Job | None = None, proposed: tuple[str, Placement] 
     request = request_of(case, ground)
     told = _Predictor(case, job, pool, names, request.node_gpus)
     found: list[_Found] = []
-    rules = (*RULES, ("blocks", _by_blocks(request)))
+    orders = row_orders(case, request.order, request.node_gpus)
+    rules = [*RULES, ("blocks", _by_blocks(request))]
+    if job is not None:
+        rules += _aligned(case, ground, request, orders)
     if proposed[1]:
-        rules = ((proposed[0], lambda _ground, _gang: proposed[1]),)
+        rules = [(proposed[0], lambda _ground, _gang: proposed[1])]
     for name, rule in rules:
         placement = rule(ground, request.gang)
         flawed = flaw(ground, request.gang, placement) if placement else ""
@@ -129,9 +134,10 @@ def plan_of(case: Case, job: Job | None = None, proposed: tuple[str, Placement] 
             found.append(_Found(Candidate(name, (), refused=refused), (), (), 0))
     holding = [each for each in found if each.candidate.touched]
     if holding and job is not None:
-        place = min(holding, key=_badness).placement
-        orders = row_orders(case, request.order, request.node_gpus)
-        roles = [_told(told, ground, "by role", place, order) for order in orders]
+        places = dict.fromkeys(each.placement for each in holding)
+        roles = [
+            _told(told, ground, "by role", place, order) for place in places for order in orders
+        ]
         holding.append(min(roles, key=_badness))
         found.append(holding[-1])
     nothing = _Found(Candidate("", ()), (), request.order, 0)
@@ -241,6 +247,16 @@ def _by_blocks(request: Request) -> Rule:
         return tuple(found)
 
     return rule
+
+
+def _aligned(
+    case: Case, ground: Ground, request: Request, orders: Sequence[tuple[Dim, ...]]
+) -> Iterator[tuple[str, Rule]]:
+    """Groups of the job whole below each switch, for every size of group and every tier."""
+    levels = _level_names(case, ground)
+    for block in blocks_of(case.layout, orders, request.gang, request.node_gpus):
+        for height in range(len(ground.levels) - 1):
+            yield f"blocks {block}/{levels[height]}", partial(aligned, height=height, block=block)
 
 
 def _touched(ground: Ground, placement: Placement) -> tuple[int, ...]:

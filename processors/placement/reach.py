@@ -5,9 +5,12 @@ ring feels that tier's oversubscription with the share of its edges that cross i
 (`marginal.felt_ppm`); who crosses a pod has crossed its leaves too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from operator import mul
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nemesis.processors.mfu.fabric import MILLION, Span
 from nemesis.processors.mfu.marginal import felt_ppm
@@ -16,31 +19,35 @@ from nemesis.processors.parallelism.layout import Layout
 from nemesis.processors.parallelism.spec import Dim
 from nemesis.processors.topology.pool import Pool
 
+Ranks = NDArray[np.int64]
+
 REPLICAS: tuple[Dim, ...] = ("CP", "DP", "DPR")
 """Ranks that hold the same dense parameters."""
 
 
 def spans_of(layout: Layout, pool: Pool, bays: Sequence[int]) -> Spans:
     """The groups of a job whose rank r sits in bay `bays[r]`."""
+    home = np.array(bays)
     ways = ways_of(pool)
+    keys = [np.array(pool.domains)[home]]
+    keys += [np.array(tier)[home] for tier in pool.tiers[:-1]]
 
-    def worst(groups: Iterable[Sequence[int]]) -> Span:
-        return _worst([[bays[rank] for rank in group] for group in groups], pool, ways)
+    def worst(groups: Ranks) -> Span:
+        domains, *switches = (_most(key[groups]) for key in keys)
+        felt = (felt_ppm(way, most) for way, most in zip(ways[1:], switches, strict=True))
+        return Span(groups.shape[1], domains, max(MILLION, *felt))
 
     stages = _groups(layout, ("TP", *REPLICAS))
-    unit = layout.expert_tensor * layout.expert_parallel
+    tensor, experts = layout.expert_tensor, layout.expert_parallel
+    units = stages.reshape(-1, experts, tensor)
+    copies = stages.reshape(len(stages), -1, experts * tensor)
     return Spans(
         tp=worst(_groups(layout, ("TP",))),
         cp=worst(_groups(layout, ("CP",))),
         pp=worst(_groups(layout, ("PP",))),
         dp=worst(_groups(layout, REPLICAS)),
-        ep=worst(
-            stage[at + first : at + unit : layout.expert_tensor]
-            for stage in stages
-            for at in range(0, len(stage), unit)
-            for first in range(layout.expert_tensor)
-        ),
-        expert_dp=worst(stage[at::unit] for stage in stages for at in range(unit)),
+        ep=worst(units.transpose(0, 2, 1).reshape(-1, experts)),
+        expert_dp=worst(copies.transpose(0, 2, 1).reshape(-1, copies.shape[1])),
     )
 
 
@@ -60,16 +67,16 @@ def least_spans(layout: Layout, width: int) -> Spans:
     )
 
 
-def _groups(layout: Layout, dims: Sequence[Dim]) -> list[list[int]]:
-    """Ranks that differ in these dims alone, each group in the order of ranks."""
-    inside, outside = [0], [0]
+def _groups(layout: Layout, dims: Sequence[Dim]) -> Ranks:
+    """[group, member]: ranks that differ in these dims alone, each group in the order of ranks."""
+    inside = outside = np.zeros(1, np.int64)
     for dim, degree in layout.dense:
-        steps = [at * layout.stride(dim) for at in range(degree)]
+        steps = np.arange(degree)[:, None] * layout.stride(dim)
         if dim in dims or (dim == "FSDP" and "DP" in dims):
-            inside = [rank + step for step in steps for rank in inside]
+            inside = (steps + inside).ravel()
         else:
-            outside = [rank + step for step in steps for rank in outside]
-    return [[first + rank for rank in inside] for first in outside]
+            outside = (steps + outside).ravel()
+    return outside[:, None] + inside
 
 
 def ways_of(pool: Pool) -> list[int]:
@@ -78,12 +85,7 @@ def ways_of(pool: Pool) -> list[int]:
     return [round(taper * MILLION) for taper in tapers]
 
 
-def _worst(groups: Sequence[Sequence[int]], pool: Pool, ways: Sequence[int]) -> Span:
-    """The group over most domains, and the worst way that any of them takes."""
-    domains = taper = 1
-    for group in groups:
-        domains = max(domains, len({pool.domains[bay] for bay in group}))
-        for tier, way in zip(pool.tiers[:-1], ways[1:], strict=True):
-            if way > MILLION:
-                taper = max(taper, felt_ppm(way, len({tier[bay] for bay in group})))
-    return Span(len(groups[0]), domains, max(MILLION, taper))
+def _most(keys: Ranks) -> int:
+    """The most different values that a row has."""
+    ordered = np.sort(keys, axis=1)
+    return int((ordered[:, 1:] != ordered[:, :-1]).sum(axis=1).max()) + 1

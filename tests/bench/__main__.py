@@ -21,6 +21,7 @@ from tests.bench import (
     hooking,
     page,
     pipeline,
+    placing,
     predicting,
     recovering,
     replaying,
@@ -33,6 +34,7 @@ from tests.bench.row import Row
 SHORT = (
     scoring.measure,
     predicting.measure,
+    placing.measure,
     recovering.measure,
     resuming.measure,
     hooking.measure,

@@ -59,7 +59,8 @@ def kubernetes(
             found.append(-1)
             continue
         scores = [_score(now[at], pod) for at in feasible]
-        best = [at for at, score in zip(feasible, scores, strict=True) if score == max(scores)]
+        most = max(scores)
+        best = [at for at, score in zip(feasible, scores, strict=True) if score == most]
         node = best[pick(len(best))]
         host = now[node]
         now[node] = replace(

@@ -33,6 +33,7 @@ give archivist 10011 archivist
 give operator 10008 operator reader
 give browser 10009 browser
 give dashboard 10012 dashboard
+give exporter 10019 exporter
 mkdir -p /seeds/simulator
 cp /seeds/all/node-*.nk /seeds/all/collector-*.nk /seeds/all/sim.nk /seeds/all/operator.nk /seeds/simulator/
 give simulator 10010

@@ -1,5 +1,5 @@
 """Rebuilds what is generated (`make generate`): JSON Schema, AsyncAPI, the catalogue of facts,
-the table of what producers read, the built-in playbooks as a policy.
+the tables of what producers read and the exporter counts, the built-in playbooks as a policy.
 
 Refuses where a fact would change in a way that old recordings do not survive; `--unreleased` says
 that no release has written that fact yet.
@@ -17,6 +17,7 @@ from nemesis.schemas.event_catalogue import event_catalogue
 from nemesis.schemas.evolution import StructDescription, broken_rules, described
 from nemesis.schemas.published import asyncapi, json_schema
 from nemesis.schemas.registry import EVENTS, TELEMETRY
+from nemesis.views.exporter.metric_table import metric_table
 
 ROOT = Path(__file__).parent.parent
 EVOLUTION = ROOT / "schemas" / "evolution.json"
@@ -24,6 +25,7 @@ JSON_SCHEMAS = ROOT / "schemas" / "json"
 ASYNCAPI = ROOT / "docs" / "asyncapi.json"
 EVENTS_PAGE = ROOT / "docs" / "events.md"
 FIELDS_PAGE = ROOT / "docs" / "telemetry-fields.md"
+METRICS_PAGE = ROOT / "docs" / "metrics.md"
 POLICY = ROOT / "docs" / "policy.json"
 
 
@@ -64,6 +66,7 @@ def generated() -> dict[Path, bytes]:
     files[ASYNCAPI] = pretty(asyncapi(docs))
     files[EVENTS_PAGE] = event_catalogue(docs).encode()
     files[FIELDS_PAGE] = field_table().encode()
+    files[METRICS_PAGE] = metric_table().encode()
     files[EVOLUTION] = pretty(described())
     files[POLICY] = pretty({"mode": "shadow", "playbooks": PLAYBOOKS})
     return files

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from nemesis.cli.check import judge
-from nemesis.cli.status import Standing, Status
 from nemesis.streams import pulse
 from nemesis.streams.server import Server, state_folder
+from nemesis.views.standing import Standing, Status
 from tests.cells import until
 
 SECOND_NS = 1_000_000_000

@@ -36,7 +36,8 @@ ROLES = (
 PROCESSORS = {role for role in ROLES if role.startswith("processor/")}
 ACTORS = {role for role in ROLES if role.startswith("actor/")}
 NODES = {role for role in ROLES if role.startswith("node/")}
-READERS = {*PROCESSORS, *ACTORS, "archivist", "operator", "reader", "keeper", "dashboard"}
+SHOWING = {"dashboard", "exporter"}
+READERS = {*PROCESSORS, *ACTORS, *SHOWING, "archivist", "operator", "reader", "keeper"}
 PRODUCED = frozenset(
     (
         "sample",

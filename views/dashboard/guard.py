@@ -46,7 +46,7 @@ class ExposedError(NemesisError):
     exit_code = 4
 
 
-def check_bind(address: str, *, exposed: bool) -> None:
+def check_bind(address: str, *, exposed: bool, shows: str = "every fact of the log") -> None:
     """Refuse to listen beyond this machine unless that is meant.
 
     Raises:
@@ -58,7 +58,7 @@ def check_bind(address: str, *, exposed: bool) -> None:
         loopback = address in _LOOPBACK_NAMES
     if not loopback and not exposed:
         raise ExposedError(
-            f"--bind {address} lets everybody who reaches this port read every fact of the log,"
+            f"--bind {address} lets everybody who reaches this port read {shows},"
             " without signing in and unencrypted",
             hint="add --expose if a proxy in front of it signs people in, or use an SSH tunnel",
         )

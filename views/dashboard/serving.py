@@ -3,23 +3,14 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
 
-from aiohttp import web
-
-from nemesis.schemas.errors import NemesisError
 from nemesis.streams.contexts import Target
 from nemesis.views.dashboard.board import Board
 from nemesis.views.dashboard.hub import Hub
 from nemesis.views.dashboard.live import reading
 from nemesis.views.dashboard.replays import Replays, open_replay
 from nemesis.views.dashboard.web import application
-
-SHUTDOWN_S: Final = 1.0
-
-
-class PortTakenError(NemesisError):
-    """Something else listens there, or nobody may."""
+from nemesis.views.http_server import serve_until_ended
 
 
 async def serve_live(
@@ -40,7 +31,7 @@ async def serve_live(
     """
     async with reading(target, cell=cell, where=where) as live:
         app = application(live.hub, live, Replays(), names=names)
-        await _serve(app, live.task, bind=bind, port=port, up=up)
+        await serve_until_ended(app, live.task, bind=bind, port=port, up=up)
 
 
 async def serve_recording(
@@ -55,31 +46,4 @@ async def serve_recording(
     replays = Replays()
     id = replays.add(await asyncio.to_thread(open_replay, path, path.name))
     app = application(Hub(Board(cell="")), None, replays, names=names)
-    await _serve(app, None, bind=bind, port=port, query=f"?replay={id}", up=up)
-
-
-async def _serve(
-    app: web.Application,
-    task: asyncio.Task[None] | None,
-    *,
-    bind: str,
-    port: int,
-    query: str = "",
-    up: Callable[[str], None],
-) -> None:
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, bind, port)
-        try:
-            await site.start()
-        except OSError as error:
-            raise PortTakenError(
-                f"cannot listen on {bind} port {port}: {error.strerror or error}",
-                hint="say another --port, or 0 for any free one",
-            ) from error
-        host = f"[{bind}]" if ":" in bind else bind
-        up(f"http://{host}:{runner.addresses[0][1]}/{query}")
-        await (task if task is not None else asyncio.Event().wait())
-    finally:
-        await runner.cleanup()
+    await serve_until_ended(app, None, bind=bind, port=port, query=f"?replay={id}", up=up)

@@ -16,6 +16,7 @@ from nemesis.cli.decisions import decisions
 from nemesis.cli.demo import demo
 from nemesis.cli.ecc import ecc
 from nemesis.cli.events import events, telemetry
+from nemesis.cli.exporter import exporter
 from nemesis.cli.goodput import goodput
 from nemesis.cli.host import host
 from nemesis.cli.incident import incident
@@ -85,6 +86,7 @@ app.command()(decisions)
 app.add_typer(demo, name="demo")
 app.add_typer(ecc, name="ecc")
 app.command()(events)
+app.command()(exporter)
 app.command()(goodput)
 app.add_typer(host, name="host")
 app.command()(incident)

@@ -19,7 +19,7 @@ from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
-    from nemesis.cli.status import Status
+    from nemesis.views.standing import Status
 
 T = TypeVar("T")
 State = Literal["ok", "warning", "critical", "unknown"]
@@ -67,9 +67,9 @@ def check(
 
 
 def _log(cell: str, server: str, context: str, credentials: Path | None) -> list[Finding]:
-    from nemesis.cli.status import measure
     from nemesis.schemas.errors import NemesisError
     from nemesis.streams.contexts import NoCellError
+    from nemesis.views.standing import measure
 
     async def run() -> "Status":
         async with await open_log(cell, server, context, credentials) as log:

@@ -1,0 +1,1 @@
+"""The log in Prometheus' terms: it only reads, and counts what was written."""

@@ -100,6 +100,8 @@ class Explored(NamedTuple):
     ends_count: int
     breaks_count: int
     """Ways in which somebody's group broke."""
+    alone_count: int
+    """Ways in which a rank was lost with a step that it alone had applied."""
 
 
 class BrokenPromiseError(Exception):
@@ -125,14 +127,18 @@ def explore(start: World) -> Explored:
     before: dict[World, list[World]] = {}
     ends: list[World] = []
     waiting = deque([start])
-    breaks_count = 0
+    breaks_count = alone_count = 0
     while waiting:
         world = waiting.popleft()
         is_end = True
         for what, after in map(_tidied, follows(world)):
             is_end = False
             breaks_count += what.endswith(BROKEN)
+            alone_count += _is_lost_alone(world, after)
             before.setdefault(after, []).append(world)
+            # of two groups that claim one epoch the later state counts, and the other's steps go
+            if not start.left.rivals and (wrong := undone(world, after)):
+                raise BrokenPromiseError(f"{wrong}: {told(world, came_from)}; {what}")
             if after not in came_from:
                 came_from[after] = (world, what)
                 if wrong := violation(after):
@@ -143,7 +149,7 @@ def explore(start: World) -> Explored:
                 raise BrokenPromiseError(f"stuck: {told(world, came_from)}")
             ends.append(world)
     _expect_reachable(ends, before, came_from)
-    return Explored(len(came_from), len(ends), breaks_count)
+    return Explored(len(came_from), len(ends), breaks_count, alone_count)
 
 
 def _tidied(step: tuple[str, World]) -> tuple[str, World]:
@@ -217,6 +223,24 @@ def violation(world: World) -> str:
         if any(h != longest and h != longest[:-1] for h in histories):
             return f"epoch {epoch} trains on different states"
     return ""
+
+
+def undone(world: World, after: World) -> str:
+    """Who lives on without a step that he had applied, or nothing."""
+    for rank, later in zip(world.ranks, after.ranks, strict=True):
+        is_kept = later.history[: len(rank.history)] == rank.history
+        if later.lives and not is_kept:
+            return f"a step of rank {rank.member.rank} is undone"
+    return ""
+
+
+def _is_lost_alone(world: World, after: World) -> bool:
+    return any(
+        rank.lives
+        and not later.lives
+        and all(len(other.history) < len(rank.history) for other in after.ranks if other.lives)
+        for rank, later in zip(world.ranks, after.ranks, strict=True)
+    )
 
 
 def is_good(world: World) -> bool:

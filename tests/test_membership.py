@@ -35,6 +35,11 @@ def test_who_leaves_at_a_boundary_breaks_nobodys_step() -> None:
     assert explore(begin(3, LEAVING)).breaks_count == 0
 
 
+def test_a_step_that_went_with_who_alone_had_it_is_done_again_by_all_who_are_left() -> None:
+    # what the search holds against every end is that all have one state, and no step is undone
+    assert explore(begin(3, Budget(kills=1, steps=1))).alone_count > 0
+
+
 class _Hasty(Member, frozen=True):
     """Leaves the group as soon as it holds the plan itself."""
 

@@ -1,11 +1,12 @@
 """The loop that tests train: a small network on fixed numbers, four lines of it the hook's.
 
-Run by an interpreter that has torch. Environment: OUT, a folder; STEPS; FATE `KIND:RANK@STEP`, what
-befalls whom before its reduction of that step: a signal; `cut`: the reduction completes and it does
-not see it; `sleep`: it never comes to it; `alter`: one of its numbers changes; LATE `RANK:SECONDS`,
-who is slow after its loop; SAVE, after how many steps the first member saves; CHECK, after how many
-parameters are compared. Appends one line a step: number, members, the loss and the samples' sum,
-exactly; what it has at the end is a file of its own.
+Run by an interpreter that has torch. Environment: OUT, a folder; STEPS; FATE `KIND:RANK@STEP ...`,
+what befalls whom before its reduction of that step: a signal; `cut`: the reduction completes and it
+does not see it; `sleep`: it never comes to it; `alter`: one of its numbers changes; `applied+` and
+a signal: as soon as it has applied the step; LATE `RANK:SECONDS`, who is slow after its loop; SAVE,
+after how many steps the first member saves; CHECK, after how many parameters are compared. Appends
+one line a step: number, members, the loss and the samples' sum, exactly; what it has at the end is
+a file of its own.
 """
 
 import importlib
@@ -21,6 +22,7 @@ from nemesis.training.gloo_group import BrokenGroupError
 torch: Any = importlib.import_module("torch")
 
 LENGTH, WIDTH, BATCH, SEED = 512, 16, 4, 5
+APPLIED = "applied+"
 OVER_S = 300.0
 """Longer than any test waits."""
 
@@ -38,6 +40,17 @@ def parts() -> tuple[Any, Any, Any, Any]:
 def checksum(model: Any) -> str:
     """Of all parameters, to the last bit."""
     return float(sum(each.detach().double().sum() for each in model.parameters())).hex()
+
+
+def fates(rank: int) -> dict[int, str]:
+    """What is to befall a rank once, by the steps that it has then."""
+    found: dict[int, str] = {}
+    for each in os.environ.get("FATE", "").split():
+        fate, _, when = each.partition("@")
+        kind, _, whom = fate.partition(":")
+        if int(whom) == rank:
+            found[int(when)] = kind
+    return found
 
 
 def befall(kind: str, hook: Any, model: Any) -> None:
@@ -81,8 +94,7 @@ def main() -> None:
     """Train to the end."""
     out, last = Path(os.environ["OUT"]), int(os.environ["STEPS"])
     rank = int(os.environ["RANK"])
-    fate, _, when = os.environ.get("FATE", "").partition("@")
-    kind, _, whom = fate.partition(":")
+    kinds = fates(rank)
     model, optimizer, data, wanted = parts()
     checksum_steps = int(os.environ.get("CHECK", "100"))
     hook = nemesis.attach(model, optimizer, seed=SEED, checksum_steps=checksum_steps)
@@ -95,7 +107,9 @@ def main() -> None:
             optimizer.zero_grad()
             loss = torch.nn.functional.mse_loss(model(data[list(ids)]), wanted[list(ids)])
             loss.backward()
-            if kind and rank == int(whom) and hook.steps_count == int(when):
+            kind = kinds.pop(hook.steps_count, "")
+            is_later = kind.startswith(APPLIED)
+            if kind and not is_later:
                 befall(kind, hook, model)
             step.average(model.parameters())
             optimizer.step()
@@ -104,6 +118,8 @@ def main() -> None:
                 f"{hook.steps_count} {members} {float(loss.detach()).hex()} {sum(ids)}"
                 f" {checksum(model)}\n"
             )
+            if is_later:
+                befall(kind.removeprefix(APPLIED), hook, model)
         if save_steps and hook.steps_count % save_steps == 0 and hook.position == 0:
             save(out / f"saved_{hook.steps_count}.pt", hook, model, optimizer)
     (out / f"end_{rank}.txt").write_text(f"{hook.steps_count} {checksum(model)}")

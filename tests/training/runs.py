@@ -11,7 +11,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,8 @@ NODE: Final = "n000"
 STEPS_BEFORE: Final = 10
 STEPS_AFTER: Final = 20
 OVER_S: Final = 60.0
+REFERENCE_S: Final = 600.0
+"""No promise: a run without faults waits for the machine alone."""
 KINDS: Final = ("kill", "stop", "both", "kill during", "stop during")
 """both: two ranks at one moment; during: the second while the first is being answered."""
 DURING_S: Final = 0.15
@@ -56,22 +59,24 @@ async def runs(folder: Path, seeds: Sequence[int]) -> list[str]:
     async with control_plane(folder, [NODE]) as (server, log):
         for seed in seeds:
             place = folder / f"run_{seed}"
-            began, lost = time.monotonic(), "?"
+            began, befell = time.monotonic(), "?"
             try:
-                lost, pids = await _faulted(server, place, seed)
-                said = await asyncio.to_thread(_judged, place, pids)
+                befell, lost, pids = await _faulted(server, place, seed)
+                said = await asyncio.to_thread(_judged, place, lost, pids)
             except (DivergedError, TimeoutError) as error:
                 failed.append(f"seed {seed}: {type(error).__name__} {error}")
                 said = failed[-1]
             else:
                 await asyncio.to_thread(shutil.rmtree, place)
-            print(f"{seed} {lost}: {said}, {time.monotonic() - began:.1f} s", flush=True)
+            print(f"{seed} {befell}: {said}, {time.monotonic() - began:.1f} s", flush=True)
         judge_log(await records_of(log))
     return failed
 
 
-async def _faulted(server: Server, folder: Path, seed: int) -> tuple[str, list[int]]:
-    """One run: what befell it, and its processes, all of which have ended.
+async def _faulted(
+    server: Server, folder: Path, seed: int
+) -> tuple[str, Collection[int], list[int]]:
+    """One run: what befell it, whom it took, and its processes, all of which have ended.
 
     Raises:
         TimeoutError: it did not go on.
@@ -103,13 +108,13 @@ async def _faulted(server: Server, folder: Path, seed: int) -> tuple[str, list[i
                 await _regrouped(agent, rest)
                 at = max(agent.ranks[rank].state.steps_count for rank in rest)
                 await _steps(agent, rest, at + STEPS_AFTER)
-            return f"{kind} {lost}", [rank.pid for rank in agent.ranks.values()]
+            return f"{kind} {lost}", lost, [rank.pid for rank in agent.ranks.values()]
     finally:
         ended = JobEnded(at_ns=time.time_ns(), by=WHY, reason=WHY, job=job)
         await operate(server, [(ended, job)])
 
 
-def _judged(folder: Path, pids: Sequence[int]) -> str:
+def _judged(folder: Path, lost: Collection[int], pids: Sequence[int]) -> str:
     """The schedule of a run that is over.
 
     Raises:
@@ -120,7 +125,8 @@ def _judged(folder: Path, pids: Sequence[int]) -> str:
         if time.monotonic() > deadline:
             raise DivergedError(f"processes are left: {left}")
         time.sleep(0.05)
-    return compared({rank: (folder / f"rank_{rank}.txt").read_text() for rank in range(RANKS)})
+    said = {rank: (folder / f"rank_{rank}.txt").read_text() for rank in range(RANKS)}
+    return compared({rank: text.split("\n")[:-1] for rank, text in said.items()}, lost)
 
 
 def _alive(pids: Sequence[int]) -> list[int]:
@@ -173,35 +179,67 @@ def _speaking_of(folder: str) -> list[int]:
     return found
 
 
-def compared(said: dict[int, str]) -> str:
+def taken(
+    lines: Mapping[int, Sequence[str]], lost: Collection[int]
+) -> tuple[list[str], dict[int, str]]:
+    """Who took each step of a job, and what lost ranks wrote of a step that went with them.
+
+    A step that all who are left did without counts for nobody: they do it again from the state
+    before it. Only the last line of a lost rank can be of such a step.
+
+    Raises:
+        DivergedError: a step of those who are left is another's too, or their parameters differ.
+    """
+    steps: dict[int, tuple[str, str]] = {}
+    gone: dict[int, str] = {}
+    left = set(lines) - set(lost)
+    for rank, own in sorted(lines.items(), key=lambda each: each[0] in lost):
+        before = 0
+        for line in own:
+            number, names, *_, checksum = line.split()
+            step = int(number)
+            if step <= before:
+                raise DivergedError(f"rank {rank} took step {step} after step {before}")
+            before = step
+            theirs, sums = steps.setdefault(step, (names, checksum))
+            if theirs == names and sums != checksum:
+                raise DivergedError(f"rank {rank} has other parameters after step {step}")
+            if theirs != names:
+                if rank in left or line != own[-1] or not left <= set(map(int, names.split(","))):
+                    raise DivergedError(f"step {step} was taken by {theirs} and {names}")
+                gone[rank] = line
+    if sorted(steps) != list(range(1, len(steps) + 1)):
+        raise DivergedError("a step is missing")
+    return [steps[step][0] for step in sorted(steps)], gone
+
+
+def compared(lines: Mapping[int, Sequence[str]], lost: Collection[int]) -> str:
     """The schedule of a run, from what its ranks wrote.
 
     Raises:
         DivergedError: some line is not that of the run without faults.
     """
-    lines = {rank: text.split("\n")[:-1] for rank, text in said.items()}
-    members: dict[int, str] = {}
-    for each in (line.split() for own in lines.values() for line in own):
-        if members.setdefault(int(each[0]), each[1]) != each[1]:
-            raise DivergedError(
-                f"step {each[0]} was taken by {members[int(each[0])]} and {each[1]}"
-            )
-    if sorted(members) != list(range(1, len(members) + 1)):
-        raise DivergedError("a step is missing")
-    schedule: list[tuple[tuple[int, ...], int]] = []
-    for step in sorted(members):
-        names = tuple(map(int, members[step].split(",")))
-        if schedule and schedule[-1][0] == names:
-            schedule[-1] = (names, schedule[-1][1] + 1)
-        else:
-            schedule.append((names, 1))
-    expected = lines_without_faults(schedule)
+    names, gone = taken(lines, lost)
+    expected = lines_without_faults(_schedule(names))
     for rank, own in lines.items():
         # a rank that did not hear the end of a step takes the state of one that did: no line
-        for line in own:
-            if line not in expected[rank]:
-                raise DivergedError(f"rank {rank} wrote {line}")
-    return ", then ".join(f"{steps} steps of {names}" for names, steps in schedule)
+        kept = own[:-1] if rank in gone else own
+        wrong = [line for line in kept if line not in expected[rank]]
+        if rank in gone:
+            step, alone, *_ = gone[rank].split()
+            instead = lines_without_faults(_schedule([*names[: int(step) - 1], alone]))
+            wrong += [gone[rank]] if gone[rank] != instead[rank][-1] else []
+        if wrong:
+            raise DivergedError(f"rank {rank} wrote {wrong[0]}")
+    said = ", then ".join(f"{count} steps of {who}" for who, count in _schedule(names))
+    return said + "".join(
+        f"; step {line.split()[0]} went with rank {rank} and was done again"
+        for rank, line in sorted(gone.items())
+    )
+
+
+def _schedule(names: Sequence[str]) -> list[tuple[tuple[int, ...], int]]:
+    return [(tuple(map(int, who.split(","))), len(list(steps))) for who, steps in groupby(names)]
 
 
 def lines_without_faults(
@@ -211,6 +249,6 @@ def lines_without_faults(
     command = [torch_python(), "-m", "tests.training.reference", json.dumps(schedule)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(["src", "."])}
     done = subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, timeout=OVER_S, check=True
+        command, env=environment, stdout=subprocess.PIPE, timeout=REFERENCE_S, check=True
     )
     return {int(rank): lines for rank, lines in json.loads(done.stdout).items()}

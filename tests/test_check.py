@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from nemesis.cli.check import judge
+from nemesis.cli.check_formats import Finding, shown
 from nemesis.streams import pulse
 from nemesis.streams.server import Server, state_folder
 from nemesis.views.standing import Standing, Status
@@ -71,6 +72,33 @@ def lagging(seconds: int) -> Standing:
 def test_the_worst_of_clock_fill_and_lag_is_told(changes: dict[str, Any], state: str) -> None:
     states = [each.state for each in judge(standing(**changes))]
     assert max(states, key=["ok", "warning", "critical"].index) == state
+
+
+def test_each_monitoring_system_gets_its_own_words() -> None:
+    found = judge(standing(processors=[lagging(12)]))
+    assert shown(found, "text") == "WARNING - healer 12.0 s behind"
+    assert shown(found, "nagios") == (
+        "NEMESIS WARNING - healer 12.0 s behind"
+        " | 'clock'=1.000s;;5 'fill'=1.000%;80;90 'lag_healer'=12.000s;10;60"
+    )
+    samples = {
+        line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
+        for line in shown(found, "prometheus").splitlines()
+        if not line.startswith("#")
+    }
+    assert samples == {
+        "nemesis_check_state": 1,
+        'nemesis_check_seconds{name="clock"}': 1,
+        'nemesis_check_seconds{name="lag_healer"}': 12,
+        'nemesis_check_ratio{name="fill"}': 0.01,
+    }
+    document = json.loads(shown(found, "json"))
+    assert [each["state"] for each in document["findings"]] == ["ok", "ok", "warning"]
+
+
+def test_no_word_of_a_log_ends_the_words_and_begins_measures() -> None:
+    broken = [Finding("critical", "odd | name=1")]
+    assert shown(broken, "nagios") == "NEMESIS CRITICAL - odd / name=1"
 
 
 def test_a_cell_that_does_not_run_is_unknown(tmp_path: Path) -> None:

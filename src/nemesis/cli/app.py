@@ -14,6 +14,7 @@ from nemesis.cli.codes import codes
 from nemesis.cli.dashboard import dashboard
 from nemesis.cli.decisions import decisions
 from nemesis.cli.demo import demo
+from nemesis.cli.doctor import doctor
 from nemesis.cli.ecc import ecc
 from nemesis.cli.events import events, telemetry
 from nemesis.cli.exporter import exporter
@@ -84,6 +85,7 @@ app.command()(credentials)
 app.command()(dashboard)
 app.command()(decisions)
 app.add_typer(demo, name="demo")
+app.command()(doctor)
 app.add_typer(ecc, name="ecc")
 app.command()(events)
 app.command()(exporter)

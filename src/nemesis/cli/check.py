@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 import typer
@@ -15,28 +15,19 @@ from nemesis.cli.cell import (
     open_log,
     shown_name,
 )
+from nemesis.cli.check_formats import EXIT, Finding, Format, Measure, State, shown, worst_of
 from nemesis.cli.interrupts import run_on_loop
-from nemesis.cli.output import JsonOption, print_json, say
+from nemesis.cli.output import JsonOption
 
 if TYPE_CHECKING:
     from nemesis.views.standing import Status
 
 T = TypeVar("T")
-State = Literal["ok", "warning", "critical", "unknown"]
-_EXIT: dict[State, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
-
 # a tick is due each second; the runner alarms after 5 s, so does this
 _CLOCK_CRITICAL_NS = 5_000_000_000
 # producers halve their rate at 80 % and send kernel facts only at 90 % (docs/log.md)
 _FILL_WARNING_PPM, _FILL_CRITICAL_PPM = 800_000, 900_000
 _LAG_WARNING_NS, _LAG_CRITICAL_NS = 10_000_000_000, 60_000_000_000
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
-
-    state: State
-    says: str
 
 
 def check(
@@ -45,6 +36,10 @@ def check(
         bool,
         typer.Option("--here", help="Only the parts on this machine; asks no server."),
     ] = False,
+    how: Annotated[
+        Format,
+        typer.Option("--format", help="nagios: with measures; prometheus: a textfile's."),
+    ] = "text",
     cell: CellOption = "local",
     server: ServerOption = "",
     context: ContextOption = "",
@@ -57,13 +52,11 @@ def check(
     parts that run on this machine under this cell's name live and reach their log.
     """
     findings = _parts(cell) if here else _log(cell, server, context, credentials)
-    worst = max(findings, key=lambda each: _EXIT[each.state]).state
-    told = [each for each in findings if each.state == worst or each.state != "ok"]
-    if json:
-        print_json({"state": worst, "findings": findings})
-    else:
-        say(f"{worst.upper()} - {'; '.join(each.says for each in told)}")
-    raise typer.Exit(_EXIT[worst])
+    from nemesis.schemas.printable import one_line
+
+    for line in shown(findings, "json" if json else how).split("\n"):
+        typer.echo(one_line(line))
+    raise typer.Exit(EXIT[worst_of(findings)])
 
 
 def _log(cell: str, server: str, context: str, credentials: Path | None) -> list[Finding]:
@@ -86,24 +79,30 @@ def _log(cell: str, server: str, context: str, credentials: Path | None) -> list
 def judge(now: "Status") -> list[Finding]:
     """What the log says of itself and of its processors."""
     clock_ns = now.clock_age_ns
-    found = [
-        Finding(
-            "ok" if clock_ns is not None and clock_ns <= _CLOCK_CRITICAL_NS else "critical",
-            "no tick ever" if clock_ns is None else f"last tick {clock_ns / 1e9:.1f} s ago",
-        ),
-        Finding(
-            _above(now.fill_ppm, _FILL_WARNING_PPM, _FILL_CRITICAL_PPM),
-            f"log {now.fill_ppm / 10_000:.1f} % full",
-        ),
-    ]
-    found += [
+    clock = Finding("critical", "no tick ever")
+    if clock_ns is not None:
+        clock = Finding(
+            "ok" if clock_ns <= _CLOCK_CRITICAL_NS else "critical",
+            f"last tick {clock_ns / 1e9:.1f} s ago",
+            Measure("clock", max(0, clock_ns) / 1e9, "s", _CLOCK_CRITICAL_NS / 1e9),
+        )
+    fill = Finding(
+        _above(now.fill_ppm, _FILL_WARNING_PPM, _FILL_CRITICAL_PPM),
+        f"log {now.fill_ppm / 10_000:.1f} % full",
+        Measure("fill", now.fill_ppm / 1e4, "%", _FILL_CRITICAL_PPM / 1e4, _FILL_WARNING_PPM / 1e4),
+    )
+    lags = [
         Finding(
             _above(each.lag_ns, _LAG_WARNING_NS, _LAG_CRITICAL_NS),
             f"{each.name} {each.lag_ns / 1e9:.1f} s behind",
+            Measure(
+                f"lag_{each.name}", each.lag_ns / 1e9, "s",
+                _LAG_CRITICAL_NS / 1e9, _LAG_WARNING_NS / 1e9,
+            ),
         )
         for each in now.processors
-    ]
-    return found if now.processors else [*found, Finding("critical", "no processor has a position")]
+    ]  # fmt: skip
+    return [clock, fill, *(lags or [Finding("critical", "no processor has a position")])]
 
 
 def _above(value: int, warning: int, critical: int) -> State:

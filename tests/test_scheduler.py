@@ -143,6 +143,17 @@ def test_spares_are_on_other_leaves_than_the_job_and_one_another_where_there_are
     assert "near it for want of others" in tight.told(JobPlaced)[0].reason
 
 
+def test_who_waits_beside_idle_nodes_hears_whose_spares_they_are() -> None:
+    cell = Cell((4,))
+    cell.submit("llama", "TP8_NVL18+DP3;spare=1")
+    cell.submit("small", "TP8_NVL18+DP1")
+    (queued,) = cell.told(JobQueued)
+    assert (queued.job, queued.blocked) == ("small", ("n004",))
+    assert "n004 would do and are kept as spares of llama" in queued.reason
+    cell.submit("wide", "TP8_NVL18+DP2")
+    assert "spares" not in cell.told(JobQueued)[-1].reason
+
+
 def test_a_spare_can_take_a_place_in_what_must_lie_together() -> None:
     cell = Cell((5, 5))
     cell.submit("llama", "TP8_NVL18+DP4_IB8@t1;spare=1")

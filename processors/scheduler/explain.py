@@ -1,7 +1,8 @@
 """Why a job waits, what blocks it, and what would help: asked of the rules that did not place it.
 
 An explanation is a counterfactual: with its wish given up, with the nodes that are out of work,
-with the jobs that run over, would it start? The first that says yes is the reason.
+with the spares of others, with the jobs that run over, would it start? The first that says yes is
+the reason.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from nemesis.processors.scheduler.placing import next_relaxation_s
 from nemesis.processors.scheduler.queue import Delay, Ground, fitted
 from nemesis.processors.scheduler.settings import SECOND_NS
 from nemesis.processors.scheduler.state import State, Waiting
-from nemesis.schemas.node_ranges import format_nodes
+from nemesis.schemas.node_ranges import format_nodes, parse_nodes
 from nemesis.schemas.scheduled import WaitCode
 
 NAMED_MAX: Final = 8
@@ -60,6 +61,8 @@ def why(state: State, ground: Ground, delay: Delay, now_ns: int) -> Why:
         return replace(wished, helps=(*wished.helps, *helps), start_ns=start_ns)
     if (held := _nodes(state, ground, waiting, now_ns)) is not None:
         return replace(held, helps=(*held.helps, *helps), start_ns=start_ns)
+    if (spared := _spares(state, ground, waiting, now_ns)) is not None:
+        return replace(spared, helps=(*spared.helps, *helps), start_ns=start_ns)
     texts = [f"{each.code}: {each.text}" for each in delay.admission.findings]
     if delay.admission.outcome == "accepted":
         reason = "enough is free, and no rule finds a place that holds what must lie together"
@@ -121,6 +124,30 @@ def _nodes(state: State, ground: Ground, waiting: Waiting, now_ns: int) -> Why |
         + more,
         blocked=tuple(named),
         helps=tuple(f"{node} works again" for node in named),
+    )
+
+
+def _spares(state: State, ground: Ground, waiting: Waiting, now_ns: int) -> Why | None:
+    """It would start if it could have what is idle as spares of jobs that run."""
+    kept = {
+        node: name
+        for name, running in sorted(state.running.items())
+        for node in parse_nodes(running.job.spares)
+        if node in running.nodes
+    }
+    taken = set(ground.taken) - kept.keys()
+    found = fitted(state, replace(ground, taken=taken), waiting, (), now_ns) if kept else None
+    if found is None:
+        return None
+    _, place = found
+    missing = sorted({*place.nodes, *place.spares} & kept.keys())
+    whose = sorted({kept[node] for node in missing})
+    return Why(
+        code="capacity",
+        reason=f"{_listed(frozenset(missing))} would do and are kept as spares of "
+        + ", ".join(whose[:NAMED_MAX]),
+        blocked=tuple(missing[:NAMED_MAX]),
+        helps=tuple(f"the end of {name}" for name in whose[:NAMED_MAX]),
     )
 
 

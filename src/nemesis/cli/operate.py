@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nemesis.cli.cell import open_log
+from nemesis.cli.durations import spoken
 from nemesis.schemas.errors import NemesisError
 
 if TYPE_CHECKING:
@@ -169,13 +170,13 @@ def unknown(what: str, name: str, known: "Iterable[str]", *, hint: str) -> Unkno
 
 
 def until(now_ns: int, then_ns: int) -> str:
-    """How long still, in minutes and seconds."""
-    minutes, seconds = divmod(max(0, then_ns - now_ns) // 1_000_000_000, 60)
-    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    """How long still, in whole seconds below a minute, else in its two largest units."""
+    left_s = max(0, then_ns - now_ns) // 1_000_000_000
+    return f"{left_s} s" if left_s < 60 else spoken(left_s)
 
 
 def ago(now_ns: int, then_ns: int) -> str:
-    """How long before, in minutes and seconds."""
+    """How long before."""
     return f"{until(then_ns, now_ns)} ago"
 
 

@@ -8,7 +8,7 @@ import typer
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption
 from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.job import check_name
-from nemesis.cli.operate import ByOption, ReasonOption, open_as_operator, signed, unknown
+from nemesis.cli.operate import ByOption, open_as_operator, signed, unknown
 from nemesis.cli.output import JsonOption, print_json, say
 from nemesis.cli.topology_check import GpusOption, ModelOption, SettingOption, SpecArgument
 from nemesis.schemas.errors import NemesisError
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ANSWER_S = 10.0
 """A scheduler that runs answers within one; nobody waits longer."""
 _Where = tuple[str, str, str, Path | None]
+WhyOption = Annotated[str, typer.Option("--reason", help="Why, for the record.")]
+"""Unlike what is done to others' jobs, a job of one's own needs none."""
 NameArgument = Annotated[str, typer.Argument(help="Its name.")]
 
 
@@ -43,7 +45,7 @@ def submit(
     runtime: Annotated[str, typer.Option(help="At most so long, as 3h; lets it fill gaps.")] = "",
     world_min: Annotated[int, typer.Option(min=1, help="Fewer ranks are not worth it.")] = 1,
     by: ByOption = "",
-    reason: ReasonOption = "",
+    reason: WhyOption = "it is to run",
     cell: CellOption = "local",
     server: ServerOption = "",
     context: ContextOption = "",
@@ -75,7 +77,7 @@ def release(
     *,
     requeue: Annotated[bool, typer.Option("--requeue", help="It waits for other nodes.")] = False,
     by: ByOption = "",
-    reason: ReasonOption = "",
+    reason: WhyOption = "it is not needed any more",
     cell: CellOption = "local",
     server: ServerOption = "",
     context: ContextOption = "",

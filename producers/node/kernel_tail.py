@@ -1,7 +1,8 @@
 """The kernel's log of this node as facts, each line once over all lives of the producer.
 
-How far it was read is kept in a file, with the boot that it is true of. Whoever takes the facts
-calls `keep` once they lie where a crash does not reach them.
+It is read from /dev/kmsg, and where that is shut as journald has it. How far it was read is kept in
+a file, with the boot that it is true of. Whoever takes the facts calls `keep` once they lie where a
+crash does not reach them.
 """
 
 import time
@@ -13,6 +14,8 @@ import msgspec
 
 from nemesis.producers.kernel import WINDOW_NS, KernelLines
 from nemesis.producers.node.coverage import Seen
+from nemesis.producers.node.journal import SOURCE as JOURNAL
+from nemesis.producers.node.journal import Journal
 from nemesis.producers.node.kmsg import Kmsg
 from nemesis.producers.node.probe import NotReadError
 from nemesis.producers.origin import Origin
@@ -20,13 +23,16 @@ from nemesis.schemas.observed import KernelLineLogged
 from nemesis.streams.replacing import replace_file
 
 SOURCE: Final = "kmsg"
+MACHINE: Final = Path("/dev/kmsg")
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
     """How far a boot's log was read."""
 
     boot_id: str
-    next_seq: int
+    next_seq: int = -1
+    cursor: str = ""
+    """journald's name for the last line that was taken, "" where it is not read from there."""
 
 
 class KernelTail:
@@ -38,19 +44,27 @@ class KernelTail:
         path: Path,
         kept: Path | None,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
+        journal: Path | None = None,
     ) -> None:
-        """`kept`: the file that remembers; None: nothing is remembered."""
+        """`kept`: the file that remembers; None: nothing is remembered. `journal`: folder of a
+        journal that is read where `path` cannot be, if not the machine's own."""
         self._origin: Final = origin
         self._kept: Final = kept
         self._monotonic_ns: Final = monotonic_ns
         self._lines: Final = KernelLines(origin)
         self._flushed_ns = 0
-        self._log: Kmsg | None = None
-        self._seen = Seen(f"node/{origin.node}", SOURCE, "read")
+        self._log: Kmsg | Journal | None = None
+        self._read = Seen(f"node/{origin.node}", SOURCE, "read")
+        self._shut = self._read
+        """Why /dev/kmsg is not read, where it is not."""
+        position = self._position()
         try:
-            self._log = Kmsg(path, next_seq=self._next_seq(), began_ns=monotonic_ns())
+            self._log = Kmsg(path, next_seq=position.next_seq, began_ns=monotonic_ns())
         except NotReadError as error:
-            self._seen = self._seen._replace(state=error.state, says=error.message)
+            self._shut = self._read._replace(state=error.state, says=error.message)
+            if path == MACHINE or journal is not None:
+                self._open_journal(position.cursor, journal)
+        self._seen = self._read if self._log else self._shut
 
     @property
     def seen(self) -> Seen:
@@ -69,9 +83,12 @@ class KernelTail:
             return facts
         booted_ns = now_ns - self._monotonic_ns()
         try:
-            for record in self._log.read():
+            for record in self._log.read(self._monotonic_ns()):
                 at_ns = max(0, booted_ns + record.since_boot_ns)
                 facts += self._lines.take(record.text, at_ns, priority=record.priority)
+            self._seen = self._read
+        except NotReadError as error:
+            self._seen = self._shut._replace(says=f"{self._shut.says}; {error.message}")
         except OSError as error:
             says = f"the log cannot be read any more: {error.strerror}"
             self._seen = self._seen._replace(state="broken", says=says)
@@ -89,18 +106,27 @@ class KernelTail:
 
     def keep(self) -> None:
         """What was read lies safe: the next life goes on behind it."""
-        if self._kept is None or self._log is None or self._log.next_seq < 0:
+        log = self._log
+        if self._kept is None or log is None or (log.next_seq < 0 and not log.cursor):
             return
-        position = Position(boot_id=self._origin.boot_id, next_seq=self._log.next_seq)
+        position = Position(boot_id=self._origin.boot_id, next_seq=log.next_seq, cursor=log.cursor)
         try:
             replace_file(self._kept, msgspec.json.encode(position))
         except OSError:
             return  # a full disk: after a restart these lines come twice
 
-    def _next_seq(self) -> int:
+    def _open_journal(self, cursor: str, folder: Path | None) -> None:
+        try:
+            self._log = Journal(cursor=cursor, began_ns=self._monotonic_ns(), folder=folder)
+        except NotReadError as error:
+            self._shut = self._shut._replace(says=f"{self._shut.says}; {error.message}")
+            return
+        self._read = self._read._replace(source=JOURNAL)
+
+    def _position(self) -> Position:
         try:
             raw = self._kept.read_bytes() if self._kept else b""
             position = msgspec.json.decode(raw, type=Position)
         except (OSError, msgspec.DecodeError):
-            return -1
-        return position.next_seq if position.boot_id == self._origin.boot_id else -1
+            return Position(boot_id="")
+        return position if position.boot_id == self._origin.boot_id else Position(boot_id="")

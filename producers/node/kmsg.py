@@ -51,6 +51,7 @@ class Kmsg:
             raise NotReadError("absent", f"{path}: {error.strerror}") from error
         self.next_seq = next_seq
         """The record that comes next, -1: any."""
+        self.cursor: Final = ""
         self.missed_count = 0
         """Records that were overwritten before they were read."""
         # a capture of a node is a plain file, all records in one
@@ -58,7 +59,7 @@ class Kmsg:
         self._resumes: Final = next_seq >= 0
         self._began_ns: Final = began_ns
 
-    def read(self) -> list[Record]:
+    def read(self, _monotonic_ns: int) -> list[Record]:
         """What is new, at most RECORDS_MAX records.
 
         Raises:

@@ -256,6 +256,9 @@ def once(settings: Settings, between_s: float, root: Root | None = None) -> list
     origin = origin_of(settings)
     watch = watch_of(settings, origin, root or Root(settings.root))
     kernel = KernelTail(origin, settings.root / "dev/kmsg", None)
-    facts = watch.poll(time.time_ns(), [kernel.seen])
-    time.sleep(between_s)
-    return [*facts, *kernel.read(time.time_ns()), *watch.poll(time.time_ns(), [kernel.seen])]
+    try:
+        facts = watch.poll(time.time_ns(), [kernel.seen])
+        time.sleep(between_s)
+        return [*facts, *kernel.read(time.time_ns()), *watch.poll(time.time_ns(), [kernel.seen])]
+    finally:
+        kernel.close()

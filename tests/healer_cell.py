@@ -1,15 +1,9 @@
-"""A log with one healer: facts go in by helpers, what it says is written back.
-
-After each fact the healer is put away and a new one takes up its state: whatever a test promises
-holds for a healer that is restarted all the time.
-"""
+"""A log with one healer: facts go in by helpers, what it says is written back."""
 
 from typing import Any, TypeVar
 
 import msgspec
 
-from nemesis.processors.emission import Emission
-from nemesis.processors.fold import Fold, Input
 from nemesis.processors.healer.healer import Healer
 from nemesis.schemas.decided import (
     QuiesceDecided,
@@ -19,29 +13,23 @@ from nemesis.schemas.done import (
     AttemptCompleted,
     AttemptStarted,
 )
-from nemesis.schemas.facts import (
-    Record,
-    decode_conclusion,
-    encode_conclusion,
-    encode_observation,
-    telemetry_subject,
-)
+from nemesis.schemas.facts import decode_conclusion
 from nemesis.schemas.inferred import Culprit, FailurePredicted, FaultAttributed, RiskBand
-from nemesis.schemas.observed import ClockTicked, GroupBroken, Observation, ProcessExited, RankReady
+from nemesis.schemas.observed import GroupBroken, ProcessExited, RankReady
 from nemesis.schemas.operated import (
     JobSubmitted,
     PolicyApplied,
     ProcessorActivated,
 )
+from tests.log_cell import SECOND_NS, LogCell
 
-SECOND_NS = 1_000_000_000
 START_NS = 1_700_000_000 * SECOND_NS
 ACT = {"mode": "act"}
 S = TypeVar("S")
 
 
-class Cell:
-    """A log with one healer; what it says is written back at once, or when `flush` is called."""
+class Cell(LogCell):
+    """A log with one healer."""
 
     def __init__(
         self,
@@ -50,84 +38,26 @@ class Cell:
         at_once: bool = True,
         active: bool = True,
     ) -> None:
-        self.fold = Fold(Healer())
-        self.records: list[Record] = []
-        self.said: list[Any] = []
-        self.emissions: list[Emission] = []
-        self.at_once = at_once
-        self.held_back: list[tuple[str, bytes]] = []
-        self.now_ns = START_NS
-        self.numbers: dict[tuple[str, str], int] = {}
+        super().__init__(Healer, start_ns=START_NS, at_once=at_once)
         if active:
             self.operate(ProcessorActivated, "healer", name="healer", version=1)
         if policy is not None:
             self.apply(policy)
         self.tick(0)
 
-    def put(self, subject: str, payload: bytes) -> int:
-        record = Record(len(self.records) + 1, subject, 0, payload)
-        self.records.append(record)
-        emissions = self.fold.step(Input(record))
-        self._restart()
-        for emission in emissions:
-            self.emissions.append(emission)
-            token = emission.subject.split(".")[2]
-            self.said.append(decode_conclusion(token, emission.payload)[1])
-            self.held_back.append((emission.subject, emission.payload))
-        if self.at_once:
-            self.flush()
-        return record.seq
-
-    def _restart(self) -> None:
-        state = self.fold.snapshot()
-        self.fold = Fold(Healer())
-        self.fold.restore(state)
-        assert self.fold.snapshot() == state
-
-    def flush(self) -> None:
-        while self.held_back:
-            subject, payload = self.held_back.pop(0)
-            self.put(subject, payload)
-
-    def event(self, data: msgspec.Struct, key: str, job: str = "") -> int:
-        subject, payload = encode_conclusion(
-            id=f"test/{len(self.records)}",
-            source="/test",
-            at_ns=self.now_ns,
-            data=data,
-            key=key,
-            job=job,
-        )
-        return self.put(subject, payload)
-
-    def observe(self, kind: str, data: Observation) -> int:
-        return self.put(telemetry_subject(data.node, kind), encode_observation(data))
-
     def causes(self) -> tuple[int, ...]:
         """Which facts the newest conclusion cites."""
         emission = self.emissions[-1]
         return decode_conclusion(emission.subject.split(".")[2], emission.payload)[0].causes
 
-    def operate(self, struct: type[msgspec.Struct], key: str, **fields: Any) -> int:
-        return self.event(struct(at_ns=self.now_ns, by="ann", reason="", **fields), key)
-
-    def number(self, node: str, kind: str) -> int:
-        self.numbers[node, kind] = self.numbers.get((node, kind), 0) + 1
-        return self.numbers[node, kind]
-
     def tick(self, seconds: int = 1) -> None:
         """One tick a second, as a ticker writes them."""
         for _ in range(max(1, seconds)):
-            self.now_ns += SECOND_NS
-            data = ClockTicked(
-                node="clock", start_ns=1, n=self.number("clock", "tick"), at_ns=self.now_ns
-            )
-            self.observe("tick", data)
+            self.tick_after(SECOND_NS)
 
     def leap(self, seconds: int) -> None:
         """One tick, so long after the last: the log was away."""
-        self.now_ns += (seconds - 1) * SECOND_NS
-        self.tick()
+        self.tick_after(seconds * SECOND_NS)
 
     def apply(self, policy: dict[str, Any]) -> int:
         return self.operate(
@@ -143,10 +73,7 @@ class Cell:
     def exit(self, rank: int, *, node: str = "n1", late_ns: int = 0, **fields: Any) -> int:
         fields = {"exit_code": 1} | fields
         data = ProcessExited(
-            node=node,
-            start_ns=1,
-            n=self.number(node, "process"),
-            at_ns=self.now_ns - late_ns,
+            **self.stamp(node, "process", late_ns),
             job="llama",
             rank=rank,
             **fields,
@@ -156,10 +83,7 @@ class Cell:
     def ready(self, rank: int, *, node: str = "n1") -> int:
         """A rank that was left out has a process that waits."""
         data = RankReady(
-            node=node,
-            start_ns=1,
-            n=self.number(node, "rank_ready"),
-            at_ns=self.now_ns,
+            **self.stamp(node, "rank_ready"),
             job="llama",
             rank=rank,
         )
@@ -168,10 +92,7 @@ class Cell:
     def lose_group(self, epoch: int = 0, *, node: str = "n1", late_ns: int = 0) -> int:
         """Ranks of a node gave up their group, and nobody said why."""
         data = GroupBroken(
-            node=node,
-            start_ns=1,
-            n=self.number(node, "group_broken"),
-            at_ns=self.now_ns - late_ns,
+            **self.stamp(node, "group_broken", late_ns),
             job="llama",
             epoch=epoch,
         )

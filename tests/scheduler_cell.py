@@ -1,41 +1,32 @@
-"""A log with one scheduler for a test: what it says is written back at once, as a runner would."""
+"""A log with one scheduler for a test, and what it is told of a cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from nemesis.processors.fold import Fold, Input
+from nemesis.processors.processor import Processor
 from nemesis.processors.scheduler.scheduler import Scheduler
 from nemesis.schemas.components import node_of
-from nemesis.schemas.facts import (
-    Record,
-    decode_conclusion,
-    encode_conclusion,
-    encode_observation,
-    telemetry_subject,
-)
 from nemesis.schemas.inferred import Culprit, FaultAttributed, IncidentClosed
 from nemesis.schemas.observed import (
-    ClockTicked,
     FabricInventoryReported,
     GpuDescribed,
     InventoryReported,
     NicDescribed,
-    Observation,
     PortDescribed,
 )
 from nemesis.schemas.operated import JobEnded, JobSubmitted, ProcessorActivated
 from nemesis.schemas.scheduled import JobPlaced
+from tests.log_cell import SECOND_NS, LogCell
 
-SECOND_NS = 1_000_000_000
 START_NS = 1_800_000_000 * SECOND_NS
 H100 = "NVIDIA H100 80GB HBM3"
 T = TypeVar("T")
 
 
-class Cell:
-    """A log with one scheduler, which is taken up from its snapshot after each fact."""
+class Cell(LogCell):
+    """A log with one scheduler, and with whatever processors are named beside it."""
 
     def __init__(
         self,
@@ -44,14 +35,9 @@ class Cell:
         settings: bytes = b"{}",
         at_once: bool = True,
         active: bool = True,
+        beside: Sequence[Callable[[], Processor]] = (),
     ) -> None:
-        self.fold = Fold(Scheduler())
-        self.records: list[Record] = []
-        self.said: list[Any] = []
-        self.held_back: list[tuple[str, bytes]] = []
-        self.at_once = at_once
-        self.now_ns = START_NS
-        self.number = 0
+        super().__init__(Scheduler, *beside, start_ns=START_NS, at_once=at_once)
         if active:
             self.activate(settings)
         self.tick(0)
@@ -59,17 +45,8 @@ class Cell:
         self.tick(3)
 
     def activate(self, settings: bytes = b"{}") -> None:
-        self.event(
-            ProcessorActivated(
-                at_ns=self.now_ns,
-                by="me",
-                reason="test",
-                name="scheduler",
-                version=1,
-                settings=msgspec.Raw(settings),
-            ),
-            "scheduler",
-        )
+        raw = msgspec.Raw(settings)
+        self.operate(ProcessorActivated, "scheduler", name="scheduler", version=1, settings=raw)
 
     def describe(self, leaves: Sequence[int], *, first: int = 1, model: str = H100) -> None:
         """Nodes n001, n002, ... of eight GPUs below leaves of so many each, and one spine."""
@@ -83,13 +60,15 @@ class Cell:
                      for row, node in enumerate(nodes, 1)]  # fmt: skip
             up = [PortDescribed(f"port/leaf{leaf}/{60 + n}", f"port/spine1/{leaf}") for n in (0,)]
             self.observe("fabric_inventory", FabricInventoryReported(
-                **self.stamp(f"leaf{leaf}"), switch=f"switch/leaf{leaf}", tier="leaf",
-                transport="infiniband", ports=(*ports, *up),
+                **self.stamp(f"leaf{leaf}", "fabric_inventory"), switch=f"switch/leaf{leaf}",
+                tier="leaf", transport="infiniband", ports=(*ports, *up),
             ))  # fmt: skip
         spine = tuple(PortDescribed(f"port/spine1/{n}", f"port/leaf{n}/60")
                       for n, _ in enumerate(leaves, first))  # fmt: skip
         self.observe("fabric_inventory", FabricInventoryReported(
-            **self.stamp("spine1"), switch="switch/spine1", tier="spine", ports=spine))  # fmt: skip
+            **self.stamp("spine1", "fabric_inventory"), switch="switch/spine1", tier="spine",
+            ports=spine,
+        ))  # fmt: skip
 
     def inventory(self, node: str, port: str, *, model: str = H100, boot: str = "1") -> None:
         gpus = tuple(
@@ -100,50 +79,12 @@ class Cell:
             NicDescribed(name=f"ib{rail}", switch_port=port if not rail else "", rail=rail)
             for rail in range(8)
         )
-        told = InventoryReported(**self.stamp(node), gpus=gpus, nics=nics)
+        told = InventoryReported(**self.stamp(node, "inventory"), gpus=gpus, nics=nics)
         self.observe("inventory", msgspec.structs.replace(told, boot_id=boot))
 
-    def stamp(self, node: str) -> dict[str, Any]:
-        self.number += 1
-        return {"node": node, "start_ns": 1, "n": self.number, "at_ns": self.now_ns}
-
-    def observe(self, kind: str, data: Observation) -> int:
-        return self.put(telemetry_subject(data.node, kind), encode_observation(data))
-
-    def event(self, data: msgspec.Struct, key: str, job: str = "") -> int:
-        subject, payload = encode_conclusion(
-            id=f"test/{len(self.records)}",
-            source="/test",
-            at_ns=self.now_ns,
-            data=data,
-            key=key,
-            job=job,
-        )
-        return self.put(subject, payload)
-
-    def put(self, subject: str, payload: bytes) -> int:
-        record = Record(len(self.records) + 1, subject, 0, payload)
-        self.records.append(record)
-        emissions = self.fold.step(Input(record))
-        state = self.fold.snapshot()
-        self.fold = Fold(Scheduler())
-        self.fold.restore(state)
-        assert self.fold.snapshot() == state
-        for emission in emissions:
-            token = emission.subject.split(".")[2]
-            self.said.append(decode_conclusion(token, emission.payload)[1])
-            self.held_back.append((emission.subject, emission.payload))
-        if self.at_once:
-            self.flush()
-        return record.seq
-
-    def flush(self) -> None:
-        while self.held_back:
-            self.put(*self.held_back.pop(0))
-
     def tick(self, seconds: int = 1) -> None:
-        self.now_ns += seconds * SECOND_NS
-        self.observe("tick", ClockTicked(**self.stamp("clock")))
+        """One tick, so long after the last."""
+        self.tick_after(seconds * SECOND_NS)
 
     def submit(self, job: str, spec: str = "", **fields: Any) -> int:
         data = JobSubmitted(

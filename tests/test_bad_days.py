@@ -26,7 +26,8 @@ from nemesis.streams.server import Server
 from nemesis.streams.side_by_side import background
 from nemesis.training.membership import State
 from nemesis.training.wire import Standing
-from tests.healer_cell import ACT, SECOND_NS, Cell
+from tests.healer_cell import ACT, Cell
+from tests.log_cell import SECOND_NS
 from tests.training.cell import TrainingCell, has_torch, torch_python, training_cell
 
 OVER_S = 90.0

@@ -4,7 +4,8 @@ import pytest
 
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.done import AttemptCompleted, AttemptFailed, AttemptStarted
-from tests.healer_cell import ACT, SECOND_NS, Cell
+from tests.healer_cell import ACT, Cell
+from tests.log_cell import SECOND_NS
 
 
 @pytest.fixture

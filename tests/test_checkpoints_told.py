@@ -23,7 +23,8 @@ from nemesis.schemas.plans import Plan
 from nemesis.schemas.saved import CheckpointWritten
 from nemesis.training.membership import State
 from nemesis.training.wire import Standing
-from tests.healer_cell import ACT, SECOND_NS, Cell
+from tests.healer_cell import ACT, Cell
+from tests.log_cell import SECOND_NS
 from tests.training.cell import has_torch, torch_python, training_cell
 
 pytestmark = pytest.mark.torch

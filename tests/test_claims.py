@@ -14,7 +14,8 @@ from nemesis.schemas.done import AttemptFailed, AttemptStarted, MembershipReport
 from nemesis.schemas.operated import JobEnded, NodeProtected, PauseSet
 from nemesis.schemas.plans import Placement
 from nemesis.schemas.rank_ranges import parse_ranks
-from tests.healer_cell import ACT, SECOND_NS, Cell
+from tests.healer_cell import ACT, Cell
+from tests.log_cell import SECOND_NS
 from tests.test_healer_properties import JOBS, STEP, newest, played
 
 

@@ -8,7 +8,8 @@ from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWit
 from nemesis.schemas.done import AttemptCompleted, AttemptFailed, AttemptStarted
 from nemesis.schemas.operated import PauseSet
 from nemesis.schemas.rank_ranges import parse_ranks
-from tests.healer_cell import ACT, SECOND_NS, Cell
+from tests.healer_cell import ACT, Cell
+from tests.log_cell import SECOND_NS
 
 SHRINKS = ACT | {"playbooks": {"unknown": ["shrink", "restart_job"]}}
 

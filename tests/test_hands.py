@@ -20,7 +20,8 @@ from nemesis.schemas.operated import (
     PauseSet,
 )
 from nemesis.views.hands import OPEN, Hands
-from tests.healer_cell import ACT, SECOND_NS, Cell
+from tests.healer_cell import ACT, Cell
+from tests.log_cell import SECOND_NS
 from tests.test_claims import read
 from tests.test_healer_properties import JOBS, STEP, played
 

@@ -14,7 +14,8 @@ from nemesis.schemas.facts import decode_conclusion
 from nemesis.schemas.inferred import Culprit
 from nemesis.schemas.operated import JobEnded
 from nemesis.schemas.plans import Placement
-from tests.healer_cell import ACT, SECOND_NS, Cell
+from tests.healer_cell import ACT, Cell
+from tests.log_cell import SECOND_NS
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from nemesis.schemas.operated import (
     PauseSet,
 )
 from nemesis.schemas.policy import MODES, Policy, decode_policy
-from tests.healer_cell import SECOND_NS, Cell
+from tests.healer_cell import Cell
+from tests.log_cell import SECOND_NS
 from tests.test_healer_properties import JOBS, STEP, WIDE, play
 
 HOUR_NS = 3600 * SECOND_NS

@@ -25,7 +25,8 @@ from nemesis.schemas.operated import (
     ProcessorActivated,
 )
 from nemesis.schemas.registry import EVENTS
-from tests.healer_cell import ACT, SECOND_NS, Cell
+from tests.healer_cell import ACT, Cell
+from tests.log_cell import SECOND_NS
 
 NODE = {name: Culprit(kind="node", id=f"node/{name}") for name in ("n0", "n1")}
 EVERY_NODE = {"nodes_out_max": 100, "nodes_out_share_max_ppm": 1_000_000}

@@ -27,7 +27,8 @@ from nemesis.schemas.operated import (
 )
 from nemesis.schemas.policy import LIMITS
 from nemesis.schemas.rank_ranges import parse_ranks
-from tests.healer_cell import SECOND_NS, Cell
+from tests.healer_cell import Cell
+from tests.log_cell import SECOND_NS
 
 RANKS = st.integers(0, 7)
 CLASSES = st.sampled_from(

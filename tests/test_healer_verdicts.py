@@ -13,7 +13,8 @@ from nemesis.schemas.facts import Fact
 from nemesis.schemas.inferred import Culprit, FaultAttributed
 from nemesis.schemas.operated import BreakerReset, JobSubmitted, PauseSet
 from nemesis.schemas.policy import Policy
-from tests.healer_cell import ACT, SECOND_NS, Cell
+from tests.healer_cell import ACT, Cell
+from tests.log_cell import SECOND_NS
 
 EVERY_NODE = {"nodes_out_max": 100, "nodes_out_share_max_ppm": 1_000_000}
 N1 = (Culprit(kind="node", id="node/n1"),)

@@ -19,7 +19,8 @@ from nemesis.schemas.inferred import Culprit
 from nemesis.schemas.kept import ConclusionUndeliverable
 from nemesis.schemas.operated import BreakerReset, JobEnded
 from nemesis.schemas.policy import Policy
-from tests.healer_cell import ACT, SECOND_NS, Cell
+from tests.healer_cell import ACT, Cell
+from tests.log_cell import SECOND_NS
 
 EVERY_NODE = {"nodes_out_max": 100, "nodes_out_share_max_ppm": 1_000_000}
 

@@ -11,7 +11,8 @@ from nemesis.schemas.scheduled import (
     PlacementProposed,
     PlacementRequested,
 )
-from tests.scheduler_cell import SECOND_NS, Cell
+from tests.log_cell import SECOND_NS
+from tests.scheduler_cell import Cell
 
 
 def test_a_job_is_placed_told_how_good_its_place_is_and_gives_it_back() -> None:

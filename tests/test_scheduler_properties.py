@@ -11,7 +11,8 @@ from nemesis.processors.scheduler.settings import Settings
 from nemesis.processors.scheduler.state import Running, State, Waiting
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.scheduled import JobPlaced, JobReleased
-from tests.scheduler_cell import SECOND_NS, START_NS, Cell
+from tests.log_cell import SECOND_NS
+from tests.scheduler_cell import START_NS, Cell
 
 NODES = [f"n{at:03}" for at in range(1, 9)]
 SPECS = ["TP8_NVL18", "TP8_NVL18+DP2", "TP8_NVL18+DP3_IB8@t1", "TP8_NVL18+DP2;spare=1",

@@ -14,7 +14,8 @@ from nemesis.actors.planning import Progress, progress_of
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided, RecoveryWithheld
 from nemesis.schemas.done import AttemptCompleted, AttemptFailed, AttemptStarted
 from nemesis.schemas.plans import Plan, RankState
-from tests.healer_cell import ACT, SECOND_NS, Cell
+from tests.healer_cell import ACT, Cell
+from tests.log_cell import SECOND_NS
 from tests.training.cell import TrainingCell, has_torch, torch_python, training_cell
 
 pytestmark = pytest.mark.torch

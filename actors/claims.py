@@ -45,6 +45,8 @@ class Standing(msgspec.Struct, kw_only=True):
     """A job as far as its membership is known to be in force."""
 
     submitted: JobSubmitted
+    begun_seq: int
+    """Of the fact with which it began."""
     epoch: int = 0
     members: str
     placements: tuple[Placement, ...] = ()
@@ -285,7 +287,7 @@ class Claims:
         self._decisions.pop(event.job, None)
         if job is not None and world_of(job) <= RANKS_MAX:
             members = format_ranks(range(world_of(job)))
-            self.jobs[event.job] = Standing(submitted=job, members=members)
+            self.jobs[event.job] = Standing(submitted=job, begun_seq=seq, members=members)
             self._decisions[event.job] = {}
         self._revisions[event.job] = seq
 

@@ -58,6 +58,10 @@ def judge(plan: Plan, *, node: str, boot_id: str, last: Plan | None) -> tuple[Ou
         return "other_boot", f"{node} booted since: the plan is for {meant_for}, this is {boot_id}"
     if plan.kind == "observe" or last is None:
         return "accepted", ""
+    if plan.life and last.life and plan.life != last.life:
+        if plan.life < last.life:
+            return "stale", "the job has begun again since"
+        return "accepted", ""
     here, there = order_of(plan.epoch, plan.kind), order_of(last.epoch, last.kind)
     if here == there:
         if plan.members != last.members:

@@ -75,6 +75,7 @@ def plan_of(
         step=-1 if isinstance(decision, QuiesceDecided) else decision.checkpoint_step,
         checkpoint="" if isinstance(decision, QuiesceDecided) else decision.checkpoint,
         why=decision.reason if started else "",
+        life=standing.begun_seq,
     )
 
 

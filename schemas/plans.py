@@ -7,7 +7,8 @@ on `nemesis.report.<node>.hello`, answered with Plans. All payloads are JSON, so
 watch the channel with `nats sub`.
 
 A job's membership has an epoch: 0 as submitted, one more with each new membership. Plans of a job
-are ordered by `order_of`: hold(e) comes before membership(e + 1), which comes before hold(e + 1).
+are ordered by its life, then by `order_of`: hold(e) comes before membership(e + 1), which comes
+before hold(e + 1).
 An agent keeps the latest plan of each job over its own restarts, carries out a plan that is later,
 answers a repetition with its present state without doing anything again, and refuses what is
 earlier ("stale") or meant for another boot ("other_boot"). That last check is what makes an effect
@@ -87,6 +88,9 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     """Path of what the started ones are to load, as the job told of it; `step` is its step."""
     why: str = ""
     """The decision's reason, for those who are started."""
+    life: Count = 0
+    """Sequence of the fact with which the job began: one that is placed again under its name counts
+    its epochs anew. 0: nobody says, and it is the same life."""
 
 
 class RankState(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):

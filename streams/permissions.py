@@ -23,8 +23,9 @@ INCIDENTS: Final = "NEMESIS_INCIDENTS"
 STREAM: Final = "NEMESIS"
 TRUTH: Final = "NEMESIS_TRUTH"
 
-SUBMITTED_SUBJECTS: Final = "nemesis.events.job_submitted.*"
-"""A node may ask whether a job is known, so that its agent need not wait for one in silence."""
+BEGUN_SUBJECTS: Final = ("nemesis.events.job_submitted.*", "nemesis.events.job_placed.*")
+"""A node may ask whether and when a job began, so that its agent need not wait for one in silence,
+nor take it for an earlier one of its name."""
 FILL_SUBJECT: Final = "nemesis.events.log_measured.log"
 """The fill level: all that a producer may read of the log."""
 
@@ -150,7 +151,7 @@ def _node(token: str, name: str) -> Permissions:
             f"nemesis.report.{token}.>",
             *_puts_objects(BLOBS, user_of(f"node/{name}")),
             f"$JS.API.DIRECT.GET.{STREAM}.{FILL_SUBJECT}",
-            f"$JS.API.DIRECT.GET.{STREAM}.{SUBMITTED_SUBJECTS}",
+            *(f"$JS.API.DIRECT.GET.{STREAM}.{subject}" for subject in BEGUN_SUBJECTS),
         ),
         (f"nemesis.plan.{token}",),
         may_answer=True,

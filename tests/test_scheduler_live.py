@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from nemesis.actors.agent.submission import life_of
 from nemesis.actors.solver.actor import SolverActor
 from nemesis.processors.fold import Input
 from nemesis.schemas.facts import Record
@@ -56,6 +57,15 @@ class Room:
 
         asyncio.run(write())
 
+    def life(self, job: str) -> int | None:
+        """What the agent of a node hears of the life that a job is in."""
+
+        async def ask() -> int | None:
+            async with await self.server.connect("node/n001") as log:
+                return await life_of(log, job)
+
+        return asyncio.run(ask())
+
 
 def _role(subject: str) -> str:
     _, space, name, last = subject.split(".")
@@ -89,6 +99,7 @@ def room(tmp_path: Path) -> Iterator[Room]:
 
 
 def test_a_job_whose_node_turned_bad_is_placed_elsewhere(room: Room) -> None:
+    assert room.life("llama") is None
     asked = room.document("place", "TP8_NVL18+DP2", "--dry-run")
     assert (asked["fact"], asked["data"]["nodes"]) == ("job_placed", ["n001", "n002"])
     assert "jobs are placed by the queue" in room("place", "TP8").stderr
@@ -96,6 +107,7 @@ def test_a_job_whose_node_turned_bad_is_placed_elsewhere(room: Room) -> None:
     assert (placed["fact"], placed["data"]["nodes"]) == ("job_placed", ["n001", "n002"])
     refused = room("submit", "wide", "TP16_NVL18")
     assert (refused.returncode, "F1: " in refused.stdout) == (1, True)
+    first_life = room.life("llama")
     waits = room("submit", "next", "TP8_NVL18+DP3", "--team", "vision")
     assert (waits.returncode, "would help: the end of llama" in waits.stdout) == (0, True)
 
@@ -109,6 +121,7 @@ def test_a_job_whose_node_turned_bad_is_placed_elsewhere(room: Room) -> None:
     (row,) = room.document("queue")["jobs"]
     assert (row["job"], row["state"], row["nodes"]) == ("llama", "runs", ["n003", "n004"])
     assert "n003,n004" in room("queue").stdout
+    assert 0 < (first_life or 0) < (room.life("llama") or 0)
 
     assert room("release", "llama").returncode == 0
     gone = room("release", "llama")

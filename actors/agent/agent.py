@@ -20,7 +20,7 @@ import msgspec
 from nemesis.actors.agent.launch import Launch
 from nemesis.actors.agent.log_loss import ABSENCE_S, Absence
 from nemesis.actors.agent.ranks import UNKNOWN_CODE, Rank, end_all, let_leavers_end, states_of
-from nemesis.actors.agent.roster import ROSTER, KeptPlan, Life, Roster
+from nemesis.actors.agent.roster import PLAN, ROSTER, KeptPlan, Life, Roster
 from nemesis.actors.agent.starter import Starter
 from nemesis.actors.agent.store import StoreBeside, open_store
 from nemesis.actors.agent.watch import Watch
@@ -93,7 +93,7 @@ class Agent:
         """Whether the log can be reached, as its link says."""
         self.on_news: Callable[[], None] = lambda: None
         """Called when there is something to be carried away."""
-        self._kept: Final = KeptPlan(folder / "plan.json")
+        self._kept: Final = KeptPlan(folder / PLAN)
 
     async def run(self) -> None:
         """Serve the ranks until cancelled; they run on, for the next life of the agent.

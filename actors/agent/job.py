@@ -18,7 +18,7 @@ from nemesis.actors.agent.arguments import Asked
 from nemesis.actors.agent.attached import prepare
 from nemesis.actors.agent.echo import echo
 from nemesis.actors.agent.launch import Launch
-from nemesis.actors.agent.leftovers import end_leftovers, noted_folder
+from nemesis.actors.agent.leftovers import end_leftovers, forget_earlier, noted_folder
 from nemesis.actors.agent.rendezvous import Met, meet
 from nemesis.actors.agent.running import (
     ALONE_PATIENCE_S,
@@ -33,7 +33,7 @@ from nemesis.actors.agent.submission import (
     described,
     end,
     ended,
-    is_known,
+    life_of,
     submit,
     who,
 )
@@ -135,12 +135,18 @@ async def signs_of_life(target: Target, node: str) -> AsyncIterator[Wire]:
             yield Wire(target.url, target.login(role))
 
 
-async def say_if_unknown(target: Target, node: str, job: str, say: Say) -> None:
-    """Its agent waits for a job that nobody submitted, perhaps for ever, so this is said."""
+async def asked_of_log(target: Target, node: str, job: str, say: Say) -> int:
+    """The life that a job is in, as `life_of`; 0 where it has not begun, or nobody answers.
+
+    An agent waits for a job that nobody submitted, perhaps for ever, so this is said.
+    """
     async with await target.connect(f"node/{node}") as log:
         with suppress(LogUnavailableError, UndeliverableError):
-            if not await is_known(log, job):
+            life = await life_of(log, job)
+            if life is None:
                 say(f"the log knows of no job {job}: waiting for `nemesis job submit {job}`")
+            return life or 0
+    return 0
 
 
 def boot_id() -> str:
@@ -180,7 +186,7 @@ async def serve_ranks(
             return store.address
 
         async with signs_of_life(target, node) as wire:
-            await say_if_unknown(target, node, job, say)
+            forget_earlier(folder, await asked_of_log(target, node, job, say), say)
             met, host = await meet(asked, node, job, open_here)
         launch = launch_of(asked, met, node, host)
         if not starts:

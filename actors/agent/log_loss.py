@@ -89,4 +89,5 @@ def _next(plan: Plan, members: Mapping[int, Rank]) -> Plan | None:
         placements=plan.placements,
         on_log_loss=plan.on_log_loss,
         grace_ns=plan.grace_ns,
+        life=plan.life,
     )

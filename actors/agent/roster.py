@@ -18,7 +18,8 @@ from nemesis.actors.following import Accepted
 from nemesis.streams.replacing import replace_file
 
 ROSTER: Final = "ranks.json"
-"""Its file in an agent's folder."""
+PLAN: Final = "plan.json"
+"""Their files in an agent's folder."""
 BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _START_FIELD: Final = 22 - 3
 """Fields are counted from 1, and what follows the name in parentheses is the third."""

@@ -6,9 +6,11 @@ import time
 from collections import Counter
 from typing import Any, Final
 
+from nemesis.processors.fold import Input
 from nemesis.schemas.errors import NemesisError
-from nemesis.schemas.facts import encode_conclusion
+from nemesis.schemas.facts import encode_conclusion, event_subject
 from nemesis.schemas.operated import JobEnded, JobSubmitted
+from nemesis.schemas.scheduled import begun
 from nemesis.schemas.tokens import token_of
 from nemesis.streams.log import Log
 
@@ -78,14 +80,18 @@ async def end(log: Log, job: str, *, by: str, reason: str, requeued: bool = Fals
     return await _publish(log, ended)
 
 
-async def is_known(log: Log, job: str) -> bool:
-    """Whether the log was told of this job; a node may ask.
+async def life_of(log: Log, job: str) -> int | None:
+    """Sequence of the fact with which the job began last, 0 where it has yet to be placed; None:
+    the log was never told of it. A node may ask.
 
     Raises:
         LogUnavailableError: no answer.
         UndeliverableError: a server whose nodes may not ask.
     """
-    return await log.last(f"nemesis.events.job_submitted.{token_of(job)}") is not None
+    told = [await log.last(event_subject(kind, job)) for kind in ("job_submitted", "job_placed")]
+    known = [record for record in told if record is not None]
+    begins = (record.seq for record in known if begun(Input(record).decoded()) is not None)
+    return max(begins, default=0) if known else None
 
 
 async def ended(log: Log, job: str) -> None:

@@ -33,6 +33,8 @@ def take(
         return (data.job,)
     if fact.late or job.phase != "running" or data.epoch != job.epoch:
         return ()
+    if data.node not in (*job.submitted.node_names, *(each.node for each in job.moved)):
+        return ()  # of an earlier life of its name
     job.broken = True
     note(job, fact, fact.id)
     return (data.job,)

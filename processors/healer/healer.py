@@ -54,6 +54,7 @@ from nemesis.processors.healer.facts import on_part
 from nemesis.processors.healer.forecasts import read_prediction, suspect
 from nemesis.processors.healer.state import (
     HealerState,
+    is_elsewhere,
     is_history,
     note,
     number_of,
@@ -243,7 +244,9 @@ class Healer:
             return ()
         meant = exit.exit_code == 0 and exit.signal == 0
         before = 0 <= exit.epoch < job.epoch  # a process that was replaced since
-        if meant or before or (job.phase == "running" and is_history(job, fact, exit)):
+        if meant or before or is_elsewhere(job, exit):
+            return ()
+        if job.phase == "running" and is_history(job, fact, exit):
             return ()
         job.exited = tuple(sorted((*job.exited, exit.rank)))
         if exit.epoch > job.epoch:

@@ -263,6 +263,21 @@ def is_history(job: JobState, fact: Fact, exit: ProcessExited) -> bool:
     return fact.late and (exit.epoch < 0 or exit.at_ns < job.submitted.at_ns)
 
 
+def is_elsewhere(job: JobState, exit: ProcessExited) -> bool:
+    """Whether the process was on a node where its rank does not lie: one of an earlier life.
+
+    A job that is placed again has its name and its epochs from 0 on, and what ran of it before ends
+    when it ends. One of a later epoch may lie where a membership put it that is not read yet.
+    """
+    home = job.submitted.node_names[exit.rank // job.submitted.ranks_per_node]
+    for placement in job.moved:
+        if exit.rank in ranks_of(placement.ranks):
+            home = placement.node
+    coming = job.pending.placements if job.pending is not None else ()
+    meant = {each.node for each in coming if exit.rank in ranks_of(each.ranks)}
+    return exit.epoch <= job.epoch and exit.node not in {home, *meant}
+
+
 def note(job: JobState, fact: Fact, incident: str) -> None:
     """Cite the fact in what follows; the first one, or a verdict, names the incident."""
     if len(job.cause) < CAUSES_MAX:

@@ -222,7 +222,7 @@ def test_a_root_that_is_no_folder_is_named() -> None:
 
 
 def test_the_service_starts_a_command_that_exists_with_what_it_needs_and_no_more() -> None:
-    unit = (ROOT / "deploy/nemesis-producer.service").read_text()
+    unit = (ROOT / "deploy/systemd/nemesis-producer.service").read_text()
     lines = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and line[0] != "#")
     program, command, *options = lines["ExecStart"].split()
     assert (program, command) == ("/opt/nemesis/bin/nemesis", "producer")

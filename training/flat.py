@@ -19,10 +19,10 @@ def put_back(flat: Any, tensors: Sequence[Any]) -> None:
         at += each.numel()
 
 
-def reduce_alone(torch: Any, tensors: Sequence[Any]) -> None:
-    """Put the mean over torch's default group into these, if there is one."""
+def reduce_alone(torch: Any, tensors: Sequence[Any], group: Any) -> None:
+    """Put the mean over a group of torch's into these, if there is one; None: the default one."""
     dist = torch.distributed
-    if dist.is_initialized() and dist.get_world_size() > 1:
+    if dist.is_initialized() and dist.get_world_size(group) > 1:
         for each in tensors:
-            dist.all_reduce(each)
-            each.div_(dist.get_world_size())
+            dist.all_reduce(each, group=group)
+            each.div_(dist.get_world_size(group))

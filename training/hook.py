@@ -24,8 +24,8 @@ from typing import Any, Final
 from nemesis.schemas.layout import Degrees, Kind
 from nemesis.training.checksum import Checksums
 from nemesis.training.commit import Part, is_applied_by_others, latest, settled
-from nemesis.training.ddp import Buckets, tied
 from nemesis.training.flat import flattened, put_back, reduce_alone
+from nemesis.training.fsdp import parts_of, replicas_alone
 from nemesis.training.gloo_group import (
     BrokenGroupError,
     DoneAgainError,
@@ -41,6 +41,7 @@ from nemesis.training.stateful import Stateful
 from nemesis.training.step import Step
 from nemesis.training.undo import Undo
 from nemesis.training.wire import Line
+from nemesis.training.wrappers import Wrappers
 
 HOST: Final = "NEMESIS_HOST"
 """By which address peers reach this node."""
@@ -68,7 +69,9 @@ class Hook:
         self.samples_count = 0
         """Taken by all steps that were applied."""
         self._torch: Final[Any] = torch
-        self._things: Final = things
+        self._things: Final = parts_of(torch, things, degrees)
+        self.is_sharded: Final = self._things is not things
+        """Whether gradients lie in parts, as the mean over their replica."""
         self._degrees: Final = degrees
         self._steps_count = 0
         """Of one that is alone."""
@@ -85,7 +88,14 @@ class Hook:
         self._unfinished: Groups | None = None
         """Where the others wait until what was prepared is applied here."""
         self._seat: Seat | None = None
-        self._buckets: Buckets | None = None
+        self._wrappers: Final = Wrappers(
+            torch,
+            things if line is not None else (),
+            given_up=lambda: self._is_given_up,
+            waiting=lambda: self._place.member.waiting,
+            concluded=self._reduced if degrees.replica_size == 1 else lambda waiting: True,
+            is_open=lambda: self._is_in_step and not self._is_committed,
+        )
         if line is not None:
             modules = [each for each in things if hasattr(each, "buffers")]
             tap = importlib.import_module("torch._C._distributed_c10d")
@@ -93,14 +103,10 @@ class Hook:
             self._grounds: Final = Grounds(torch, os.environ.get(HOST, "127.0.0.1"))
             self._undo: Final = Undo(torch, modules)
             self._checksums: Final = Checksums(torch, modules, checksum_steps)
-            self._buckets = tied(
-                torch,
-                things,
-                given_up=lambda: self._is_given_up,
-                waiting=lambda: self._place.member.waiting,
-                concluded=self._reduced if degrees.replica_size == 1 else lambda waiting: True,
-            )
-            self._seat = Seat(line, self._give_up)
+            self._seat = Seat(line, self._wrappers.give_up)
+        self._alone: Final = (
+            replicas_alone(torch, degrees) if self.is_sharded and not line else None
+        )
 
     @property
     def steps_count(self) -> int:
@@ -204,10 +210,9 @@ class Hook:
         self._is_in_step = True
         if self._seat is not None:
             self._undo.remember()
-        if self._buckets is not None:
-            self._buckets.begin()
+        self._wrappers.begin()
 
-    def reduce(self, tensors: list[Any], over: Kind) -> None:
+    def reduce(self, tensors: list[Any], over: Kind, mean_over: Kind = "dp") -> None:
         """Put the mean over all samples into these tensors, all of one type, and agree.
 
         Raises:
@@ -215,13 +220,14 @@ class Hook:
         """
         torch, groups = self._torch, self._groups
         if groups is None:
-            reduce_alone(torch, tensors)
+            reduce_alone(torch, tensors, self._alone)
             return
+        self._wrappers.refuse_broken()
         flat = flattened(torch, tensors, self._place.member.waiting)
         groups[over].reduce(flat, lambda: self._is_given_up)
         if self._degrees.replica_size == 1 and not self._reduced(int(flat[-1].item() != 0)):
             raise GivenUpError
-        flat /= len(groups["dp"].members)
+        flat /= len(groups[mean_over].members)
         put_back(flat, tensors)
 
     def commit(self) -> None:
@@ -233,6 +239,7 @@ class Hook:
         groups = self._groups
         if groups is None or self._is_committed:
             return
+        self._wrappers.refuse_broken()
         number = self._torch.tensor([self._place.member.waiting], dtype=self._torch.int64)
         try:
             groups.world.reduce(number, lambda: self._is_given_up)
@@ -275,9 +282,7 @@ class Hook:
         """
         if isinstance(error, BrokenGroupError | GivenUpError):
             return error
-        if isinstance(error, RuntimeError) and self._buckets is not None:
-            return self._buckets.failure
-        return None
+        return self._wrappers.failure if isinstance(error, RuntimeError) else None
 
     def stepped(self, batch: int) -> None:
         """The loop has applied a step."""
@@ -313,10 +318,6 @@ class Hook:
     def _is_given_up(self) -> bool:
         return self._place.is_interrupted
 
-    def _give_up(self) -> None:
-        if self._buckets is not None:
-            self._buckets.give_up()
-
     def _reduced(self, waiting: int) -> bool:
         self._is_committed = self._place.concluded(self._epoch, waiting)
         return self._is_committed
@@ -346,8 +347,7 @@ class Hook:
         self._groups, self._epoch = groups, epoch
         seat.formed(epoch, state)
         self._for_torch = groups.for_torch(self._torch, lambda: self._is_given_up)
-        if self._buckets is not None:
-            self._buckets.regroup(groups["dp"])
+        self._wrappers.regroup(groups)
         seat.say()
 
     def _agreed(self, groups: Groups, epoch: int) -> State:

@@ -34,8 +34,9 @@ class Step:
     def average(self, parameters: Iterable[Any], over: Kind = "dp") -> None:
         """Put the mean over all samples into `grad`; a missing gradient counts as zeros.
 
-        Not for what DDP averages in its backward pass. `over`: the kind of group whose
-        members have these parameters, `edp` for those of experts.
+        Not for what DDP averages in its backward pass; of what FSDP2 has averaged over a replica,
+        the mean over all replicas. `over`: the kind of group whose members have these parameters,
+        `edp` for those of experts.
 
         Raises:
             BrokenGroupError, GivenUpError: the step is not to be applied; leave the `with`.
@@ -44,8 +45,14 @@ class Step:
         shared = [each for each in parameters if each.requires_grad]
         for each in shared:
             if each.grad is None:
-                each.grad = each.new_zeros(each.shape)
-        hook.reduce([each.grad for each in shared], over)
+                each.grad = each.detach().clone().zero_()
+        grads = [each.grad for each in shared]
+        if hook.is_sharded:
+            parts = [each.to_local() for each in grads if hasattr(each, "to_local")]
+            hook.reduce(parts, "edp", mean_over="edp")
+            grads = [each for each in grads if not hasattr(each, "to_local")]
+        if grads or not hook.is_sharded:
+            hook.reduce(grads, over)
 
     def commit(self) -> None:
         """Make sure that all members have all gradients of the step: before it is applied.

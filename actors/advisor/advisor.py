@@ -13,7 +13,6 @@ from nemesis.actors.advisor.advice import advise
 from nemesis.actors.advisor.asking import Model
 from nemesis.actors.advisor.desk import Desk
 from nemesis.actors.advisor.giving import fact_of, give
-from nemesis.actors.advisor.reading import moment_at_end
 from nemesis.actors.advisor.settings import Settings
 from nemesis.actors.advisor.worklist import Case, Worklist
 from nemesis.processors.fold import Input
@@ -21,6 +20,7 @@ from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import EVENTS_SUBJECT
 from nemesis.streams.errors import LogUnavailableError
 from nemesis.streams.log import Log
+from nemesis.views.scheduler import moment_at_end
 
 LOOK_S: Final = 0.2
 RETRY_S: Final = 30.0

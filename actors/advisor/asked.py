@@ -10,7 +10,6 @@ from nemesis.actors.advisor.advice import Advice, advise
 from nemesis.actors.advisor.asking import Model
 from nemesis.actors.advisor.desk import Desk
 from nemesis.actors.advisor.giving import fact_of, give
-from nemesis.actors.advisor.reading import moment_at_end
 from nemesis.actors.advisor.settings import Settings
 from nemesis.actors.advisor.worklist import Case, Worklist
 from nemesis.processors.fold import Input
@@ -18,6 +17,7 @@ from nemesis.schemas.advised import AdviceGiven, AdviceJudged, AdvisedAct
 from nemesis.schemas.facts import EVENTS_SUBJECT
 from nemesis.schemas.scheduled import JobPlaced
 from nemesis.streams.log import Log
+from nemesis.views.scheduler import moment_at_end
 
 ANSWER_S: Final = 5.0
 """A scheduler that runs answers within one."""

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
+from nemesis.processors.scheduler.advice_rules import Moment
 from nemesis.processors.scheduler.scheduler import Scheduler
-from nemesis.processors.scheduler.settings import Settings
 from nemesis.schemas.facts import Fact
 from nemesis.schemas.operated import JobSubmitted
 from nemesis.schemas.scheduled import JobPlaced, JobQueued, JobRejected
@@ -18,25 +18,23 @@ BEHIND_SEQ: Final = 2**62
 """Behind everything that a log holds."""
 
 
-def trial(
-    snapshot: bytes, settings: Settings, job: JobSubmitted, now_ns: int
-) -> JobPlaced | JobQueued | JobRejected:
-    """The answer to a submission without nodes, from a state of the scheduler.
+def trial(moment: Moment, job: JobSubmitted) -> JobPlaced | JobQueued | JobRejected:
+    """The answer to a submission without nodes, from what the scheduler knows.
 
     Neither a solver nor advice is waited for. What waits in front of it is let go first, as it
     would be.
     """
     asked = Scheduler()
-    asked.restore(snapshot)
-    alone = msgspec.structs.replace(settings, solver_wait_ns=0, advice_wait_ns=0)
+    asked.restore(msgspec.msgpack.encode(moment.state))
+    alone = msgspec.structs.replace(moment.settings, solver_wait_ns=0, advice_wait_ns=0)
     asked.configure(msgspec.json.encode(alone))
     fact = Fact(
         seq=BEHIND_SEQ,
         kind="job_submitted",
         key=job.job,
         id="trial",
-        at_ns=now_ns,
-        log_time_ns=now_ns,
+        at_ns=moment.now_ns,
+        log_time_ns=moment.now_ns,
         late=False,
         data=job,
     )

@@ -1,7 +1,7 @@
 """`nemesis act`: processes that carry decisions out. Started by a supervisor or as a service."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,13 @@ from nemesis.cli.cell import (
     say_up,
 )
 from nemesis.cli.interrupts import run_until_told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from nemesis.streams.log import Log
+
+_Where = tuple[str, str, str, Path | None]
 
 act = typer.Typer(no_args_is_help=True, help="Carry decisions out.")
 
@@ -36,24 +43,11 @@ def job(
 ) -> None:
     """Hold jobs and give them their new membership, as the healer decided. Ctrl-C ends it."""
     from nemesis.actors.job import JobActor
-    from nemesis.streams import pulse
-    from nemesis.streams.contexts import find
-    from nemesis.streams.server import state_folder
 
-    async def run() -> None:
-        target = find(
-            server=server or None,
-            context=context or None,
-            cell=cell,
-            credentials_folder=credentials,
-        )
-        if not quiet:
-            await say_up(target, "actor/job", cell, server, context)
-        async with await target.connect("actor/job", name=f"actor-job-{name}") as log:
-            folder = pulse.pulses_folder(state_folder(cell))
-            await pulse.beside(JobActor(log, name).run(), folder, name, log.is_connected)
-
-    run_until_told(run())
+    where = (cell, server, context, credentials)
+    run_until_told(
+        _at_work("actor/job", name, where, lambda log: JobActor(log, name).run(), quiet=quiet)
+    )
 
 
 @act.command("archivist")
@@ -68,33 +62,19 @@ def archivist(
     quiet: QuietOption = False,
 ) -> None:
     """Keep closed incidents for ever, with all that replay needs of them. Ctrl-C ends it."""
-    import logging
 
     from nemesis.actors.archivist import Archivist
     from nemesis.schemas.tokens import token_of
-    from nemesis.streams import pulse
-    from nemesis.streams.contexts import find
     from nemesis.streams.server import state_folder
 
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    alarm = logging.getLogger(__name__).warning
+    alarm = _alarm()
+    own = state_folder(cell) / "archivist" / token_of(name)
 
-    async def run() -> None:
-        target = find(
-            server=server or None,
-            context=context or None,
-            cell=cell,
-            credentials_folder=credentials,
-        )
-        if not quiet:
-            await say_up(target, "archivist", cell, server, context)
-        folder = state_folder(cell)
-        async with await target.connect("archivist", name=name) as log:
-            own = folder / "archivist" / token_of(name)
-            working = Archivist(log, own, cell=cell, alarm=alarm).run()
-            await pulse.beside(working, pulse.pulses_folder(folder), name, log.is_connected)
+    async def archive(log: "Log") -> None:
+        await Archivist(log, own, cell=cell, alarm=alarm).run()
 
-    run_until_told(run())
+    where = (cell, server, context, credentials)
+    run_until_told(_at_work("archivist", name, where, archive, quiet=quiet))
 
 
 @act.command("solver")
@@ -111,24 +91,11 @@ def solver(
     It is asked where `solver_wait_ns` of the scheduler's settings is above 0.
     """
     from nemesis.actors.solver.actor import SolverActor
-    from nemesis.streams import pulse
-    from nemesis.streams.contexts import find
-    from nemesis.streams.server import state_folder
 
-    async def run() -> None:
-        target = find(
-            server=server or None,
-            context=context or None,
-            cell=cell,
-            credentials_folder=credentials,
-        )
-        if not quiet:
-            await say_up(target, "actor/solver", cell, server, context)
-        async with await target.connect("actor/solver", name=f"actor-solver-{name}") as log:
-            folder = pulse.pulses_folder(state_folder(cell))
-            await pulse.beside(SolverActor(log).run(), folder, name, log.is_connected)
-
-    run_until_told(run())
+    where = (cell, server, context, credentials)
+    run_until_told(
+        _at_work("actor/solver", name, where, lambda log: SolverActor(log).run(), quiet=quiet)
+    )
 
 
 @act.command("advisor")
@@ -149,38 +116,52 @@ def advisor(
 
     Exit 3: there is no key, or what it needs is not installed; 4: others can read the key.
     """
-    import logging
-
     from nemesis.actors.advisor.key import key_of
     from nemesis.actors.advisor.settings import settings_of
     from nemesis.cli.advise import library
-    from nemesis.streams import pulse
-    from nemesis.streams.contexts import find
-    from nemesis.streams.server import state_folder
 
     told = settings_of(settings)
     key = key_of(told.key_file)
     model_of = library()
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    alarm = logging.getLogger(__name__).warning
+    alarm = _alarm()
 
-    async def run() -> None:
+    async def advise(log: "Log") -> None:
         from nemesis.actors.advisor.advisor import Advisor
 
-        target = find(
-            server=server or None,
-            context=context or None,
-            cell=cell,
-            credentials_folder=credentials,
-        )
-        if not quiet:
-            await say_up(target, "actor/advisor", cell, server, context)
-        async with (
-            await target.connect("actor/advisor", name=f"actor-advisor-{name}") as log,
-            model_of(told, key) as model,
-        ):
-            working = Advisor(log, model, told, alarm).run()
-            folder = pulse.pulses_folder(state_folder(cell))
-            await pulse.beside(working, folder, name, log.is_connected)
+        async with model_of(told, key) as model:
+            await Advisor(log, model, told, alarm).run()
 
-    run_until_told(run())
+    where = (cell, server, context, credentials)
+    run_until_told(_at_work("actor/advisor", name, where, advise, quiet=quiet))
+
+
+def _alarm() -> "Callable[[str], None]":
+    """Where an actor says what somebody should see to."""
+    import logging
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    return logging.getLogger(__name__).warning
+
+
+async def _at_work(
+    role: str,
+    name: str,
+    where: _Where,
+    work: "Callable[[Log], Coroutine[None, None, object]]",
+    *,
+    quiet: bool,
+) -> None:
+    """Find the log, say that it is read, and do the work on it, telling meanwhile that it lives."""
+    from nemesis.streams import pulse
+    from nemesis.streams.contexts import find
+    from nemesis.streams.server import state_folder
+
+    cell, server, context, credentials = where
+    target = find(
+        server=server or None, context=context or None, cell=cell, credentials_folder=credentials
+    )
+    if not quiet:
+        await say_up(target, role, cell, server, context)
+    async with await target.connect(role, name=f"{role}-{name}".replace("/", "-")) as log:
+        pulses = pulse.pulses_folder(state_folder(cell))
+        await pulse.beside(work(log), pulses, name, log.is_connected)

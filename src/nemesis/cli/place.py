@@ -1,7 +1,7 @@
 """`nemesis place --dry-run`: what would become of a job, asked of the state of a live cell."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,11 +11,6 @@ from nemesis.cli.operate import BadUsageError
 from nemesis.cli.output import JsonOption, print_json, say
 from nemesis.cli.submit import described, show
 from nemesis.cli.topology_check import GpusOption, ModelOption, SettingOption, SpecArgument
-
-if TYPE_CHECKING:
-    from nemesis.processors.scheduler.settings import Settings
-    from nemesis.schemas.facts import Record
-    from nemesis.streams.log import Log
 
 EXIT_CODES = {"job_placed": 0, "job_rejected": 1, "job_queued": 3}
 NAME = "trial"
@@ -39,7 +34,8 @@ def place(
 ) -> None:
     """Show where the scheduler would put a job now, or why it would wait. Nothing is reserved.
 
-    Exit 0: it would be placed; 1: rejected; 2: options that cannot be; 3: it would have to wait.
+    Exit 0: it would be placed; 1: rejected; 2: options that cannot be; 3: it would have to wait,
+    or no scheduler is at work in the log.
     """
     if not dry_run:
         raise BadUsageError(
@@ -61,42 +57,10 @@ def place(
 
 
 async def _asked(where: tuple[str, str, str, Path | None], data: Any) -> tuple[str, Any]:
-    from nemesis.processors.fold import Fold, Input
-    from nemesis.processors.scheduler.scheduler import Scheduler
     from nemesis.processors.scheduler.trial import trial
     from nemesis.schemas.registry import BY_STRUCT
-    from nemesis.streams.ticker import TICK_SUBJECT
+    from nemesis.views.scheduler import moment_at_end
 
     async with await open_log(*where) as log:
-        records = await _records(log)
-        tick = await log.last(TICK_SUBJECT)
-    fold = Fold(Scheduler())
-    for record in records:
-        fold.step(Input(record))
-    now = Input(tick).decoded() if tick is not None else None
-    now_ns = max(data.at_ns if now is None else now.at_ns, 1)
-    said = trial(fold.processor.snapshot(), _settings(records), data, now_ns)
+        said = trial(await moment_at_end(log), data)
     return BY_STRUCT[type(said)].token, said
-
-
-async def _records(log: "Log") -> "list[Record]":
-    """What the scheduler reads of the log, ticks aside, in its order."""
-    from nemesis.replay.slices import matching
-    from nemesis.schemas.facts import EVENTS_SUBJECT
-
-    found: list[Record] = []
-    for kind in ("inventory", "fabric_inventory"):
-        found += [each async for each in matching(log, f"nemesis.telemetry.*.{kind}")]
-    found += [each async for each in matching(log, EVENTS_SUBJECT)]
-    return sorted(found, key=lambda record: record.seq)
-
-
-def _settings(records: "list[Record]") -> "Settings":
-    """Those of the last activation."""
-    from nemesis.processors.fold import Input
-    from nemesis.processors.scheduler.settings import Settings, decode_settings
-    from nemesis.schemas.facts import event_subject
-
-    subject = event_subject("processor_activated", "scheduler")
-    own = [Input(each).decoded() for each in records if each.subject == subject]
-    return decode_settings(bytes(own[-1].settings)) if own and own[-1] else Settings()

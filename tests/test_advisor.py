@@ -1,10 +1,13 @@
 """Promises of the advisor's conversation: whatever the model does, the answer is a defined one."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from nemesis.actors.advisor.advice import prompt, tool_schemas
+from nemesis.actors.advisor.settings import BadAdvisorSettingsError, settings_of
 from nemesis.actors.advisor.tools import TOOL_NAMES
 from tests.advising import FOLLOWING, SECRET, advice_of
 from tests.messages_server import Turn, calls, explains
@@ -13,6 +16,20 @@ from tests.scheduler_cell import Cell
 NOW = Cell((4, 4), settings=FOLLOWING)
 NOW.submit("llama", "TP8_NVL18+DP2")
 NODES = ["n001", "n002"]
+
+
+def test_the_settings_file_of_the_page_says_what_differs(tmp_path: Path) -> None:
+    page = Path(__file__).parent.parent / "docs" / "advisor.md"
+    (block,) = re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)
+    own = tmp_path / "advisor.toml"
+    own.write_text(block)
+    told, shipped = settings_of(own), settings_of()
+    assert (told.budget.cost_microusd_max, told.retries.tries_max) == (200_000, 2)
+    assert told.key_file == "/etc/nemesis/advisor.key"
+    assert (told.prices, told.budget.calls_max) == (shipped.prices, shipped.budget.calls_max)
+    own.write_text(block.replace("tries_max", "tries"))
+    with pytest.raises(BadAdvisorSettingsError, match="tries"):
+        settings_of(own)
 
 
 def test_tools_are_asked_in_turn_and_the_words_come_back() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
@@ -34,13 +35,27 @@ class Room:
 
     def __init__(self, base: Path, server: Server) -> None:
         self.server = server
+        self.scheduler: subprocess.Popen[bytes] | None = None
         self.state = {"NEMESIS_STATE_DIR": str(base), "NEMESIS_CELL": "room"}
 
     def __call__(self, *arguments: str) -> Ran:
         signed = (
-            ("--by", "ann", "--reason", "tried") if arguments[0] not in ("place", "queue") else ()
+            ()
+            if arguments[0] in ("place", "queue", "job")
+            else ("--by", "ann", "--reason", "tried")
         )
         return run(*arguments, *signed, **self.state)
+
+    def begin(self, *arguments: str) -> "subprocess.Popen[bytes]":
+        """The command as a process of its own."""
+        command = (sys.executable, "-m", "nemesis.cli", *arguments)
+        return subprocess.Popen(command, env=os.environ | self.state, stdout=subprocess.PIPE)
+
+    def stop(self) -> None:
+        """No scheduler runs any more."""
+        if self.scheduler is not None:
+            self.scheduler.terminate()
+            self.scheduler.wait(10)
 
     def document(self, *arguments: str, status: int = 0) -> Any:
         ran = self(*arguments, "--json")
@@ -83,12 +98,11 @@ def room_with(tmp_path: Path, cell: Cell) -> Iterator[Room]:
     room = Room(tmp_path, server)
     room.tell(cell.records)
     command = (sys.executable, "-m", "nemesis.cli", "process", "--once", "--quiet", "scheduler")
-    scheduler = subprocess.Popen(command, env=os.environ | room.state)
+    room.scheduler = subprocess.Popen(command, env=os.environ | room.state)
     try:
         yield room
     finally:
-        scheduler.terminate()
-        scheduler.wait(10)
+        room.stop()
         asyncio.run(server.stop())
 
 
@@ -112,6 +126,24 @@ def test_a_job_whose_node_turned_bad_is_placed_elsewhere(room: Room) -> None:
     assert (waits.returncode, "would help: the end of llama" in waits.stdout) == (0, True)
 
     assert "if it were submitted" in room("place", "TP8_NVL18+DP4", "--dry-run").stdout
+    asked = [
+        room("place", spec, "--dry-run").returncode for spec in ("TP8_NVL18+DP4", "TP16_NVL18")
+    ]
+    assert asked == [3, 1]
+    assert room("job", "nodes", "llama").stdout.split() == ["n001", "n002"]
+    assert room("job", "nodes", "llama", "--as", "comma").stdout == "n001,n002\n"
+    assert room("job", "nodes", "llama", "--as", "slots").stdout == "n001 slots=8\nn002 slots=8\n"
+    ranks = room("job", "nodes", "llama", "--as", "ranks").stdout.split()
+    assert ranks == ["n001"] * 8 + ["n002"] * 8
+    waiting, nobody = room("job", "nodes", "next"), room("job", "nodes", "lama")
+    assert (waiting.returncode, waiting.stderr.count("\n")) == (3, 1)
+    assert "next has no nodes yet: C1: " in waiting.stderr
+    assert (nobody.returncode, "do you mean llama?" in nobody.stderr) == (3, True)
+    again = room("submit", "llama", "TP8_NVL18")
+    assert (again.returncode, "NAME: a job of the name llama has nodes" in again.stdout) == (
+        1,
+        True,
+    )
     story = Cell(())
     story.blame("gpu/n001/0000:00:00.0")
     room.tell(story.records[-1:])
@@ -123,10 +155,23 @@ def test_a_job_whose_node_turned_bad_is_placed_elsewhere(room: Room) -> None:
     assert "n003,n004" in room("queue").stdout
     assert 0 < (first_life or 0) < (room.life("llama") or 0)
 
+    assert room("submit", "later", "TP8_NVL18+DP3").returncode == 0
+    waiter = room.begin("job", "nodes", "later", "--wait", "--json")
     assert room("release", "llama").returncode == 0
+    out, _ = waiter.communicate(timeout=30)
+    assert msgspec.json.decode(out)["nodes"] == ["n003", "n004", "n002"]  # as ranks lie
+    assert room("release", "later").returncode == 0
     gone = room("release", "llama")
     assert (gone.returncode, gone.stderr.count("\n")) == (3, 1)
     assert room("queue").returncode == 3
+
+    assert room("submit", "last", "TP8_NVL18").returncode == 0
+    room.stop()
+    with mock.patch("nemesis.cli.submit.ANSWER_S", 0.1):
+        for command in (("submit", "late", "TP8_NVL18"), ("release", "last")):
+            ran = room(*command)
+            assert (ran.returncode, ran.stderr.count("\n")) == (3, 1)
+            assert "no scheduler said within 0 s what becomes of it" in ran.stderr
 
 
 def test_a_solver_answers_a_request_once_and_no_more(tmp_path: Path) -> None:

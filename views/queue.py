@@ -36,6 +36,7 @@ class Row(msgspec.Struct, kw_only=True):
     helps: tuple[str, ...] = ()
     start_ns_expected: int = 0
     nodes: tuple[str, ...] = ()
+    ranks_per_node: int = 0
     spares: tuple[str, ...] = ()
     quality: PlanQuality | None = None
 
@@ -99,6 +100,7 @@ class Queue:
         self._submitted[job.job] = submitted
         row = _row(submitted, "runs", data.at_ns, seq)
         row.nodes, row.spares = format_nodes(job.node_names), job.spares
+        row.ranks_per_node = job.ranks_per_node
         row.quality = data.quality if isinstance(data, JobPlaced) else None
         self.rows[job.job] = row
 

@@ -7,6 +7,7 @@ import typer
 
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption
 from nemesis.cli.interrupts import run_on_loop
+from nemesis.cli.job_nodes import nodes
 from nemesis.cli.operate import (
     BadUsageError,
     ByOption,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from nemesis.streams.log import Log
 
 job = typer.Typer(no_args_is_help=True, help="Tell the log of a job that others start.")
+job.command()(nodes)
 _Where = tuple[str, str, str, Path | None]
 Degree = Annotated[int, typer.Option(min=1, help="Parallel degree.")]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from nemesis.producers.node import ethtool, host, nics
+from nemesis.producers.node import clock, ethtool, host, nics
 from nemesis.producers.node.gpu_questions import FIELDS, QUESTIONS
 from nemesis.schemas.channels import (
     GPU_CHANNELS,
@@ -56,7 +56,8 @@ def _blocks() -> Iterator[tuple[str, Sequence[str], Mapping[str, str]]]:
     yield "GPU, once a minute and at news", GPU_STATE_CHANNELS, gpu
     yield "NIC, each poll", NIC_CHANNELS, nic
     yield "NIC, once a minute and at news", NIC_STATE_CHANNELS, nic
-    yield "Host, each poll", HOST_CHANNELS, {**host.ORIGINS, "run_queue_wait_ppm": _WAITS}
+    hosts = {**host.ORIGINS, **clock.ORIGINS, "run_queue_wait_ppm": _WAITS}
+    yield "Host, each poll", HOST_CHANNELS, hosts
 
 
 def _gpu_origins() -> dict[str, str]:

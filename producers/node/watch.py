@@ -12,7 +12,7 @@ from typing import Any, Final
 from nemesis.producers.device_state import GPU_NEWS, NIC_NEWS, STATE_POLLS, device_state_of
 from nemesis.producers.inventory import inventory_of
 from nemesis.producers.log_line import log_line_of
-from nemesis.producers.node import machine
+from nemesis.producers.node import clock, machine
 from nemesis.producers.node.coverage import NO_BACKLOG, Backlog, Coverage, Seen
 from nemesis.producers.node.dcgm import Dcgm, Page
 from nemesis.producers.node.gpus import Gpus
@@ -64,6 +64,7 @@ class NodeWatch:
         host = Host(root)
         self._host: Final = self._probe("proc", lambda: Answer(host.read(monotonic_ns())))
         self._seats: Final = self._probe("ranks", self._read_ranks)
+        self._clock: Final = self._probe(clock.SOURCE, clock.Clock(root).read)
         self._nics: Final = NicRows(root, origin.node)
         self._polls_count = 0
         self._gpus: Final = Gpus(root, origin.node)
@@ -87,11 +88,12 @@ class NodeWatch:
             self._take_page()
             facts += self._describe(now_ns)
         devices = [*self._nics.probes(), *self._gpus.probes()]
-        probes = [self._host, self._seats, *devices, *self._exporters]
+        probes = [self._host, self._seats, self._clock, *devices, *self._exporters]
         read_all(probes, self._deadline_s)
         xids = self._take_page()
         ranks, waits_ppm = self._seats.value or ((), ABSENT)
         host: Mapping[str, int] = self._host.value or {}
+        host = {**host, "run_queue_wait_ppm": waits_ppm, "clock_offset_ns": self._set_clock()}
         facts.append(
             sample_of(
                 self._origin,
@@ -99,7 +101,7 @@ class NodeWatch:
                 period_ns=self.period_ns,
                 gpu=block_of(GPU_CHANNELS, self._gpus.rows("sample")) if self._gpus.pcis else None,
                 nic=self._nics.block(NIC_CHANNELS, "sample") if self._nics.nics else None,
-                host=block_of(HOST_CHANNELS, [{**host, "run_queue_wait_ppm": waits_ppm}]),
+                host=block_of(HOST_CHANNELS, [host]),
                 job=job_of(ranks),
             )
         )
@@ -117,6 +119,12 @@ class NodeWatch:
 
     def _probe(self, source: str, read: Callable[[], Answer]) -> Probe:
         return Probe(self._component, source, read)
+
+    def _set_clock(self) -> int:
+        """What facts say of their clock from here on; its offset, ABSENT where nobody knows."""
+        read: clock.ClockRead | None = self._clock.value
+        self._origin.clock_error_ns = read.error_ns if read else 0
+        return read.offset_ns if read else ABSENT
 
     def _read_ranks(self) -> Answer:
         ranks, waits_ppm = self._ranks.read()

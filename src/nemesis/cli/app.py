@@ -11,6 +11,7 @@ from nemesis.cli.breaker import breaker
 from nemesis.cli.check import check
 from nemesis.cli.clock import clock
 from nemesis.cli.codes import codes
+from nemesis.cli.collector import collector
 from nemesis.cli.dashboard import dashboard
 from nemesis.cli.decisions import decisions
 from nemesis.cli.demo import demo
@@ -81,6 +82,7 @@ app.add_typer(breaker, name="breaker")
 app.command()(check)
 app.command()(clock)
 app.command()(codes)
+app.command()(collector)
 app.command()(credentials)
 app.command()(dashboard)
 app.command()(decisions)

@@ -1,0 +1,1 @@
+"""A switch's collector: JSON lines that somebody else fetched become facts of the switch."""

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from nemesis.training.membership import NO_STATE, Deed, Member, Order, State
+from nemesis.training.membership import Deed, Member, Order, State
 
 
 class Budget(NamedTuple):
@@ -244,16 +244,14 @@ def _is_lost_alone(world: World, after: World) -> bool:
 
 
 def is_good(world: World) -> bool:
-    """An end that is one: the members train on with one state, or nobody has a state any more."""
+    """An end that is one: all members that live train on, with one state."""
     members = [world.ranks[each] for each in _alive(world, world.membership)]
-    if all(rank.member.state == NO_STATE for rank in members):
-        return True
     return (
         all(
             rank.member.stage == "training" and rank.member.epoch == world.membership.epoch
             for rank in members
         )
-        and len({rank.history for rank in members}) == 1
+        and len({rank.history for rank in members}) <= 1
     )
 
 
@@ -336,18 +334,14 @@ def _forming(world: World, number: int) -> Iterator[tuple[str, World]]:
         return
     states = {each: state for each, state, _ in group.joined}
     latest = max(states.values())
-    if latest == NO_STATE:
-        return  # a checkpoint is another matter
     if rank.copies_from < 0:
-        behind, source = member.source(member.epoch, states)
+        source = member.source(member.epoch, states)
         if source == number:
             formed, _ = member.formed(member.epoch, latest)
             yield f"{number} formed", _put(world, number, rank._replace(member=formed, rounds=0))
         else:
-            yield (
-                f"{number} copies from {source}",
-                _put(world, number, rank._replace(member=behind, copies_from=source)),
-            )
+            copies = rank._replace(copies_from=source)
+            yield f"{number} copies from {source}", _put(world, number, copies)
         return
     source_rank = world.ranks[rank.copies_from]
     if source_rank.lives and (source_rank.member.epoch, source_rank.member.stage) in (
@@ -355,8 +349,7 @@ def _forming(world: World, number: int) -> Iterator[tuple[str, World]]:
         (member.epoch, "training"),
     ):
         history = next(h for each, _, h in group.joined if each == rank.copies_from)
-        formed, _ = member.formed(member.epoch, latest)
-        copied = rank._replace(member=formed, history=history, copies_from=-1, rounds=0)
+        copied = rank._replace(member=member.has(latest), history=history, copies_from=-1)
         yield f"{number} has copied", _put(world, number, copied)
 
 

@@ -3,6 +3,8 @@
 Each budget below is explored whole (tests/membership_model.py), larger ones by `make campaign`.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 import pytest
 
@@ -15,6 +17,7 @@ BUDGETS = [
     (2, Budget(kills=1, predictions=1)),
     (2, Budget(kills=0, predictions=1, breaks=1)),
     (3, Budget(kills=1)),
+    (3, Budget(kills=2, steps=1)),
     (3, Budget(kills=1, steps=1, rivals=1)),
     (3, Budget(kills=0, suspicions=1, zombies=1)),
     (3, Budget(kills=1, steps=1, zombies=1)),
@@ -59,18 +62,32 @@ class _Deaf(Member, frozen=True):
 class _Counting(Member, frozen=True):
     """Takes equal numbers of steps for equal states."""
 
-    def source(self, epoch: int, states: dict[int, State]) -> tuple[Member, int]:  # type: ignore[override]
+    def source(self, epoch: int, states: Mapping[int, State]) -> int:
         counts = {rank: State(0, state.steps_count) for rank, state in states.items()}
         own = msgspec.structs.replace(self, state=State(0, self.state.steps_count))
-        after, source = Member.source(own, epoch, counts)
-        return (self if source == self.rank else after), source
+        return Member.source(own, epoch, counts)
 
 
 class _Proud(Member, frozen=True):
     """Keeps what it has when it enters an epoch."""
 
-    def source(self, epoch: int, states: dict[int, State]) -> tuple[Member, int]:  # type: ignore[override]
-        return self, self.rank
+    def source(self, epoch: int, states: Mapping[int, State]) -> int:
+        return self.rank
+
+
+class _Emptied(Member, frozen=True):
+    """Has nothing where its group breaks before it stands."""
+
+    def broken(self, epoch: int) -> tuple[Member, Deed]:
+        after, deed = super().broken(epoch)
+        return after.has(NO_STATE) if self.stage == "forming" else after, deed
+
+
+class _Forgetful(Member, frozen=True):
+    """Calls what it has taken by the name of what it had."""
+
+    def has(self, state: State) -> Member:
+        return self
 
 
 class _Patient(Member, frozen=True):
@@ -90,6 +107,8 @@ class _Patient(Member, frozen=True):
         (_Deaf, 3, Budget(kills=1)),
         (_Counting, 3, Budget(kills=1, steps=1, rivals=1)),
         (_Proud, 3, Budget(kills=1)),
+        (_Emptied, 2, Budget(kills=1)),
+        (_Forgetful, 3, Budget(kills=1)),
         (_Patient, 2, Budget(kills=1)),
     ],
 )
@@ -145,28 +164,27 @@ def test_a_hold_of_a_group_that_was_never_formed_holds_the_one_before() -> None:
     assert held.waiting == 1
 
 
-def test_who_is_behind_takes_the_latest_state_and_has_none_meanwhile() -> None:
+def test_who_is_behind_takes_the_latest_state_and_has_its_own_until_that_is_there() -> None:
     forming, _ = TRAINING.heard(WITHOUT_2)
-    taking, source = forming.source(1, {0: State(0, 1), 1: State(0, 0)})
-    assert (source, taking.state) == (0, NO_STATE)
-    held, _ = taking.broken(1)
-    assert held.state == NO_STATE
-    done, _ = taking.formed(1, State(0, 1))
+    assert forming.source(1, {0: State(0, 1), 1: State(0, 0)}) == 0
+    held, _ = forming.broken(1)
+    assert held.state == State(0, 0)
+    held, _ = forming.has(State(0, 1)).heard(Order(1, "hold"))
+    assert (held.stage, held.state) == ("held", State(0, 1))
+    done, _ = forming.has(State(0, 1)).formed(1, State(0, 1))
     assert (done.stage, done.state) == ("training", State(0, 1))
 
 
 def test_a_later_epoch_counts_for_more_than_more_steps() -> None:
     forming, _ = TRAINING.heard(Order(3, "membership", (0, 1)))
-    _, source = forming.source(3, {0: State(2, 5), 1: State(0, 0)})
-    assert source == 0
+    assert forming.source(3, {0: State(2, 5), 1: State(0, 0)}) == 0
     ahead = msgspec.structs.replace(forming, state=State(1, 9))
-    assert ahead.source(3, {0: State(2, 5), 1: State(1, 9)})[1] == 0
+    assert ahead.source(3, {0: State(2, 5), 1: State(1, 9)}) == 0
 
 
 def test_nobody_has_a_state_to_give() -> None:
     empty, _ = msgspec.structs.replace(TRAINING, state=NO_STATE).heard(WITHOUT_2)
-    after, source = empty.source(1, {0: NO_STATE, 1: NO_STATE})
-    assert (source, after.state) == (1, NO_STATE)
+    assert empty.source(1, {0: NO_STATE, 1: NO_STATE}) == 1
 
 
 def test_results_of_an_epoch_that_is_over_change_nothing() -> None:

@@ -22,7 +22,11 @@ pytestmark = pytest.mark.torch
 STEPS = 40
 FATAL_STEP = 20
 OVER_S = 90.0
-LOST_HAVING_IT = f"applied+SIGKILL:3@{FATAL_STEP} applied+SIGSTOP:1@{FATAL_STEP} cut:0@{FATAL_STEP}"
+LOST = f"applied+SIGKILL:3@{FATAL_STEP} applied+SIGSTOP:1@{FATAL_STEP} cut:0@{FATAL_STEP}"
+LOST_GIVING = (
+    f"giving+SIGKILL:1@{FATAL_STEP} applied+SIGKILL:3@{FATAL_STEP}"
+    f" cut:0@{FATAL_STEP} cut:2@{FATAL_STEP}"
+)
 
 
 @pytest.mark.timeout(900)
@@ -36,10 +40,11 @@ def test_ten_runs_with_faults_drawn_at_random(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fate", "with_all", "lines_count"),
     [
-        (f"{LOST_HAVING_IT} cut:2@{FATAL_STEP}", FATAL_STEP, [STEPS, STEPS]),
-        (LOST_HAVING_IT, FATAL_STEP + 1, [STEPS - 1, STEPS]),
+        (f"{LOST} cut:2@{FATAL_STEP}", FATAL_STEP, [STEPS, STEPS]),
+        (LOST_GIVING, FATAL_STEP, [STEPS, STEPS]),
+        (LOST, FATAL_STEP + 1, [STEPS - 1, STEPS]),
     ],
-    ids=["only the lost", "one who is left"],
+    ids=["only the lost", "one who is lost as it gives it", "one who is left"],
 )
 def test_a_step_that_only_some_applied_is_had_by_all_who_are_left_or_done_again_by_all(
     fate: str, with_all: int, lines_count: list[int], tmp_path: Path

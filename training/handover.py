@@ -19,8 +19,10 @@ def hand_over(
 ) -> None:
     """Everybody calls it; who `takes` has the state of the one at position `root` afterwards.
 
+    The state lies in memory beside the older one until it is whole.
+
     Raises:
-        BrokenGroupError, GivenUpError: who takes may have neither state.
+        BrokenGroupError, GivenUpError: everybody has what it had.
     """
     packed = io.BytesIO()
     gives = group.position == root

@@ -365,7 +365,7 @@ class Hook:
             late = [is_applied_by_others(each, parts) for each in parts]
             is_all = all(settled(each, parts) == newest for each in parts)
             if late[members.index(seat.rank)]:
-                seat.has_applied(newest)
+                seat.has(newest)
                 self._undo.forget()
                 # one who needs that state gets it when it is there
                 self._unfinished = None if is_all else groups
@@ -374,16 +374,15 @@ class Hook:
                 states = {rank: each.state for rank, each in zip(members, parts, strict=True)}
                 if is_all:
                     states = dict.fromkeys(members, newest)
-                giver = self._take(groups["peers"], epoch, states)
-                if giver is not None:
-                    self.samples_count = told[members.index(giver)][4]
+                source = self._take(groups["peers"], epoch, states)
+                self.samples_count = told[members.index(source)][4]
                 return newest
 
-    def _take(self, peers: Group, epoch: int, states: Mapping[int, State]) -> int | None:
-        """Have the latest state, of one who has the same part of the model; whose, if not all's."""
-        among = {rank: states[rank] for rank in peers.members}
-        giver = giver_of(among, max(states.values()))
-        takes = self._place.source(epoch, among) != self._place.rank
+    def _take(self, peers: Group, epoch: int, states: Mapping[int, State]) -> int:
+        """Have the latest state, of one who has the same part of the model; whose it has now."""
+        among, newest = {rank: states[rank] for rank in peers.members}, max(states.values())
+        giver, source = giver_of(among, newest), self._place.source(epoch, among)
+        takes = source != self._place.rank
         if giver is not None:
             hand_over(
                 self._torch,
@@ -393,7 +392,9 @@ class Hook:
                 takes=takes,
                 given_up=lambda: self._is_given_up,
             )
-        if not takes:
+        if takes:
+            self._place.has(newest)
+        else:
             self._undo.restore()
         self._undo.forget()
-        return giver
+        return source

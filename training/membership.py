@@ -17,8 +17,8 @@ What ranks do between plans keeps their states equal:
 - A state is named by the epoch in which its last step was applied and the number of its steps. Who
   enters an epoch tells the others what it has, and who has another state than the latest takes that
   one. The epoch counts first: where two plans claimed one epoch, one of them alone got a group, and
-  equal numbers of steps are no equal states. While a rank takes a state, it has neither the old nor
-  the new one; if all that had the latest are lost, an older one or a checkpoint is gone on from.
+  equal numbers of steps are no equal states. A rank that takes a state keeps its own until the
+  other is there whole: if all that had the latest are lost meanwhile, the older is gone on from.
 - Plans are ordered (schemas/plans.py). A later one counts, whatever has become of an earlier one;
   the same again, and what comes late, change nothing.
 
@@ -51,7 +51,7 @@ class State(NamedTuple):
 
 
 NO_STATE: Final = State(-1, -1)
-"""Of a rank whose parameters are no state: not loaded yet, or half replaced."""
+"""Of a rank whose parameters are no state: it is to join a job, and has nobody's yet."""
 FIRST_STATE: Final = State(0, 0)
 
 
@@ -122,18 +122,16 @@ class Member(msgspec.Struct, frozen=True):
             return self, "none"
         return self._at("held"), "give_up"
 
-    def source(self, epoch: int, states: Mapping[int, State]) -> tuple["Member", int]:
-        """All members told what they have; from whom to take the state, its own rank for nobody.
-
-        Where nobody has a state that is the own rank as well, and its state stays NO_STATE.
-        """
-        if self.stage != "forming" or epoch != self.epoch:
-            return self, self.rank
+    def source(self, epoch: int, states: Mapping[int, State]) -> int:
+        """All members told what they have; from whom to take the state, its own rank for nobody."""
         latest = max(states.values())
-        if self.state == latest:
-            return self, self.rank
-        source = min(rank for rank, state in states.items() if state == latest)
-        return msgspec.structs.replace(self, state=NO_STATE), source
+        if self.stage != "forming" or epoch != self.epoch or self.state == latest:
+            return self.rank
+        return min(rank for rank, state in states.items() if state == latest)
+
+    def has(self, state: State) -> "Member":
+        """Its parameters are this state now, whatever it was told while it took or applied it."""
+        return msgspec.structs.replace(self, state=state)
 
     def formed(self, epoch: int, state: State) -> tuple["Member", Deed]:
         """The group of an epoch stands, and the rank has this state."""

@@ -98,13 +98,12 @@ class Seat:
     def source(self, epoch: int, states: Mapping[int, State]) -> int:
         """From whom to take the state; its own rank for nobody."""
         with self._changed:
-            self._member, source = self.member.source(epoch, states)
-        return source
+            return self.member.source(epoch, states)
 
-    def has_applied(self, state: State) -> None:
-        """Its state is this one: it has the step that it held prepared."""
+    def has(self, state: State) -> None:
+        """Its state is this one: taken from a peer, or the step that it held prepared."""
         with self._changed:
-            self._member = msgspec.structs.replace(self.member, state=state)
+            self._member = self.member.has(state)
 
     def resumes(self, steps_count: int) -> None:
         """What it has was loaded from a checkpoint; who joins others takes theirs all the same."""

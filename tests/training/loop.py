@@ -3,7 +3,8 @@
 Run by an interpreter that has torch. Environment: OUT, a folder; STEPS; FATE `KIND:RANK@STEP ...`,
 what befalls whom before its reduction of that step: a signal; `cut`: the reduction completes and it
 does not see it; `sleep`: it never comes to it; `alter`: one of its numbers changes; `applied+` and
-a signal: as soon as it has applied the step; LATE `RANK:SECONDS`, who is slow after its loop; SAVE,
+a signal: as soon as it has applied the step; `giving+` and a signal: when it gives its state to a
+peer; LATE `RANK:SECONDS`, who is slow after its loop; SAVE,
 after how many steps the first member saves; CHECK, after how many parameters are compared. Appends
 one line a step: number, members, the loss and the samples' sum, exactly; what it has at the end is
 a file of its own.
@@ -22,7 +23,7 @@ from nemesis.training.gloo_group import BrokenGroupError
 torch: Any = importlib.import_module("torch")
 
 LENGTH, WIDTH, BATCH, SEED = 512, 16, 4, 5
-APPLIED = "applied+"
+APPLIED, GIVING = "applied+", "giving+"
 OVER_S = 300.0
 """Longer than any test waits."""
 
@@ -60,6 +61,9 @@ def befall(kind: str, hook: Any, model: Any) -> None:
     if kind == "alter":
         with torch.no_grad():
             model[0].bias[3] += 0.25
+        return
+    if kind.startswith(GIVING):
+        model.state_dict = lambda: befall(kind.removeprefix(GIVING), hook, model)
         return
     if kind != "cut":
         os.kill(os.getpid(), getattr(signal, kind))

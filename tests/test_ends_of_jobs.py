@@ -3,19 +3,23 @@
 import asyncio
 import os
 from pathlib import Path
+from signal import SIGSTOP
 from typing import Any
 
 import pytest
 
 from nemesis.actors.agent.agent import Agent
 from nemesis.actors.agent.launch import Launch
-from nemesis.actors.agent.ranks import Rank, started
+from nemesis.actors.agent.ranks import Rank, end_all, started
 from nemesis.actors.agent.running import until_over
+from nemesis.actors.agent.watch import Watch
 from nemesis.actors.planning import progress_of
+from nemesis.producers.origin import Origin
 from nemesis.schemas.decided import QuiesceDecided, RecoveryDecided
 from nemesis.schemas.inferred import FaultAttributed
-from nemesis.schemas.observed import GroupBroken, ProcessExited
+from nemesis.schemas.observed import GroupBroken, Observation, ProcessExited, ProcessStateSeen
 from nemesis.schemas.plans import Plan, RankStage, RankState
+from nemesis.streams.side_by_side import background
 from nemesis.training.membership import Order, State
 from nemesis.training.wire import Told
 from tests.training.cell import has_torch, torch_python, training_cell
@@ -102,6 +106,35 @@ def test_a_rank_that_crashes_once_it_was_done_ends_the_job_with_an_error_and_is_
     assert asyncio.run(run(("true",), said))
     assert not asyncio.run(run(("false",), said))
     assert said == ["rank 0 was done, and then ended with an error"]
+
+
+def test_a_process_whose_rank_is_done_is_not_looked_at_as_it_ends(tmp_path: Path) -> None:
+    async def run() -> list[Observation]:
+        stages: tuple[RankStage, ...] = ("left", "running", "running")
+        ranks: dict[int, Rank] = {}
+        for number, stage in enumerate(stages):
+            child = started(("sleep", "60"), os.environ, tmp_path / "log")
+            ranks[number] = Rank(number, child.pid, 0, lambda rank: None, child)
+            ranks[number].stage = stage
+        seen: list[Observation] = []
+        watch = Watch(
+            Origin("n", start_ns=1, boot_id="b"),
+            "llama",
+            ranks,
+            tap=lambda number: tmp_path / f"{number}.tap",
+            is_answered=lambda epoch: False,
+            on_seen=seen.extend,
+        )
+        for number in (0, 1):
+            os.kill(ranks[number].pid, SIGSTOP)
+        async with background(watch.run()):
+            while not any(isinstance(each, ProcessStateSeen) for each in seen):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        end_all(ranks.values())
+        return seen
+
+    states = [each for each in asyncio.run(run()) if isinstance(each, ProcessStateSeen)]
+    assert [(each.rank, each.state, each.others) for each in states] == [(1, "stopped", "2")]
 
 
 async def _ended(folder: Path, **environment: str) -> tuple[list[Any], set[str], list[str]]:

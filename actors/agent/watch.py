@@ -82,7 +82,12 @@ class Watch:
     async def _look_at_processes(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            alive = {number: rank for number, rank in self._ranks.items() if rank.is_alive}
+            # who is done may take long to end, thread by thread: nobody waits for it
+            alive = {
+                number: rank
+                for number, rank in self._ranks.items()
+                if rank.is_alive and rank.stage != "left"
+            }
             pids = {number: rank.pid for number, rank in alive.items()}
             epochs = {number: rank.epoch for number, rank in alive.items()}
             now_ns = time.time_ns()

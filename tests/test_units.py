@@ -25,9 +25,9 @@ HARD = {
     "RestrictNamespaces": "yes",
     "RestrictSUIDSGID": "yes",
     "SystemCallArchitectures": "native",
-    "SystemCallFilter": "@system-service",
     "UMask": "0077",
 }
+CALLS = {"nemesis-producer.service": ["@system-service", "adjtimex"]}
 CAPABILITIES = {"nemesis-producer.service": "CAP_SYSLOG CAP_SYS_PTRACE"}
 DEVICES = {
     "nemesis-producer.service": {
@@ -54,6 +54,7 @@ def name(unit: Path) -> str:
 def test_a_unit_may_do_what_it_needs_and_no_more(unit: Path) -> None:
     found = settings(unit)
     assert {key: found.get(key) for key in HARD} == {key: [value] for key, value in HARD.items()}
+    assert found["SystemCallFilter"] == CALLS.get(unit.name, ["@system-service"])
     assert found["CapabilityBoundingSet"] == [CAPABILITIES.get(unit.name, "")]
     assert set(found.get("DeviceAllow", [])) == DEVICES.get(unit.name, set())
     assert ("DynamicUser" in found) != ("User" in found), "never as root"

@@ -4,7 +4,7 @@ WORKDIR /src
 RUN python -m venv /opt/nemesis
 COPY constraints.txt pyproject.toml README.md ./
 # dependencies first: they change less often than the code
-RUN /opt/nemesis/bin/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']))" > dependencies.txt \
+RUN /opt/nemesis/bin/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'] + tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['nvidia']))" > dependencies.txt \
  && /opt/nemesis/bin/pip install --no-cache-dir -c constraints.txt -r dependencies.txt "setuptools>=77"
 COPY . .
 RUN /opt/nemesis/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \

@@ -89,16 +89,26 @@ def _ports(root: str, expected: int | None) -> list[str]:
 
 def _pulses(paths: Sequence[str], now_s: float) -> list[str]:
     told: list[str] = []
-    for path in paths:
-        name = os.path.basename(path).removesuffix(".json")
-        try:
-            age_s = now_s - os.stat(path).st_mtime
-        except OSError:
-            told.append(f"{name} does not run")
-            continue
-        if age_s > STALE_S:
-            told.append(f"{name} not heard of for {age_s:.0f} s")
+    for place in paths:
+        files = _files(place)
+        told += [] if files else [f"nothing that keeps its pulse in {place} runs"]
+        for path in files:
+            name = os.path.basename(path).removesuffix(".json")
+            try:
+                age_s = now_s - os.stat(path).st_mtime
+            except OSError:
+                told.append(f"{name} does not run")
+                continue
+            if age_s > STALE_S:
+                told.append(f"{name} not heard of for {age_s:.0f} s")
     return told
+
+
+def _files(place: str) -> list[str]:
+    """A pulse, or all of a folder."""
+    if not os.path.isdir(place):
+        return [place]
+    return [f"{place}/{name}" for name in _names(place) if name.endswith(".json")]
 
 
 def _options() -> argparse.Namespace:
@@ -109,7 +119,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--ports", type=int, metavar="N", help="active RDMA ports, at least")
     parser.add_argument(
         "--alive", action="append", default=[], metavar="PULSE",
-        help="file that a producer or agent writes anew each second; repeatable",
+        help="file that a part writes anew each second, or a folder of them; repeatable",
     )  # fmt: skip
     parser.add_argument("--root", default="", help="a copy of a machine's /sys to look at instead")
     return parser.parse_args()

@@ -71,8 +71,12 @@ def test_a_producer_that_hangs_or_ended_is_a_fault_where_it_must_live(tmp_path: 
     pulse.write_text("{}")
     now_s = pulse.stat().st_mtime
     assert faults(str(tmp_path), alive=[str(pulse)], now_s=now_s + 9) == []
-    told = faults(str(tmp_path), alive=[str(pulse)], now_s=now_s + 60)
-    assert told == ["producer-n1 not heard of for 60 s"]
+    for place in (pulse, tmp_path):
+        told = faults(str(tmp_path), alive=[str(place)], now_s=now_s + 60)
+        assert told == ["producer-n1 not heard of for 60 s"]
+    pulse.unlink()
+    nothing = faults(str(tmp_path), alive=[str(tmp_path)])
+    assert nothing == [f"nothing that keeps its pulse in {tmp_path} runs"]
 
 
 def checked(*options: str) -> subprocess.CompletedProcess[str]:

@@ -48,7 +48,7 @@ _TROUBLE: Final = re.compile(
     r"|Did not get (?:initial|subsequent) heartbeat|Workload section \S+ timed out"
     r"|[Oo]ut of memory|[Aa]ssertion\b.*\bfailed|is killed by signal|CUDA initialization"
 )
-_FINISHED: Final = re.compile(
+FINISHED: Final = re.compile(
     r"\b(?:finished|completed|succeeded|done|passed)\b.{0,20}\bsuccessfully\b|\bsuccessfully"
     r" (?:finished|completed|done|passed)\b"
     r"|\b(?:training|job|run|test|tests|benchmark|script|program|workload|steps?|epochs?)\b.{0,24}"
@@ -114,7 +114,7 @@ def health(text: str) -> LogMessage | None:
 
 def finished(text: str) -> LogMessage | None:
     """That something ended as it should."""
-    return LogMessage("finished", what=text[:80]) if _FINISHED.search(text) else None
+    return LogMessage("finished", what=text[:80]) if FINISHED.search(text) else None
 
 
 def trouble(text: str) -> LogMessage | None:

@@ -16,16 +16,18 @@ import re
 from typing import Final
 
 _HEAD_CHARS: Final = 160  # a level stands before the message
-_LEVEL: Final = re.compile(
+_LETTER_MARK: Final = r"(?:\d{3,4}(?=[ \]])| (?=\w+\.cpp:))"
+_LEVELS: Final = (
     r"(?:^|[\s\[(|<\"'=:-])(?:(?P<bad>ERROR|ERR|FATAL|CRITICAL|CRIT|SEVERE|PANIC|EMERG|ALERT)"
     r"|(?P<mild>WARNING|WARN|NOTICE|INFO|DEBUG|TRACE|VERBOSE))(?=[\])|>:\s\"',-]|\Z)"
     r"|\b(?:level|lvl|severity|levelname)\"?\s?[=:]\s?\"?(?:(?P<key_bad>err|fatal|crit|panic|alert"
     r"|emerg)|(?P<key_mild>warn|info|debug|notice|trace))"
-    r"|(?:^|\[)(?:(?P<letter_bad>[EF])|(?P<letter_mild>[WI]))(?:\d{3,4}(?=[ \]])| (?=\w+\.cpp:))"
+    rf"|(?:^|\[)(?:(?P<letter_bad>[EF])|(?P<letter_mild>[WI])){_LETTER_MARK}"
     r"|^\s*-(?:(?P<dash_bad>E)|(?P<dash_mild>[WI]))- "
     r"|(?P<nccl>NCCL WARN)"
     r"|^(?:[\w./-]+(?:\[\d+\])?: )?(?P<said>error|fatal)(?: error)?: "
 )
+_LEVEL: Final = re.compile(_LEVELS)
 _MILD: Final = frozenset({"mild", "key_mild", "letter_mild", "dash_mild"})
 _FORM: Final = re.compile(
     r"^\s*(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failure|Fault|Interrupt)(?::|\Z)"
@@ -75,6 +77,10 @@ _HEADING: Final = re.compile(
     r"\s*(?:Errors|Warnings|Failures|Faults):?\Z|\s*(?:[A-Z#][\w#/()-]*\s{2,}){3,}[A-Z][\w()]*\Z"
     r"|\s*(?:#|//|\* )|\s+[A-Z0-9][\w()-]*(?:\s[A-Z0-9][\w()-]*){0,5}\s?:?\Z"
 )
+_BAD_LEVEL: Final = re.sub(r"\(\?P<(?:\w*mild|letter_bad)>[^)]*\)", "(?!)", _LEVELS)
+STARTS: Final = (_ROW, re.compile("[EF]" + _LETTER_MARK))
+SIGNS: Final = (re.compile(_BAD_LEVEL), re.compile(r"\[[EF]" + _LETTER_MARK), _FORM, _WORD)
+"""A line that neither begins with one of the first nor has one of the others is not severe."""
 _STEMS: Final = (
     *(
         "err",

@@ -9,6 +9,7 @@ priority. What is left is the text.
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
@@ -25,6 +26,7 @@ _MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
 _LEVELS: Final = ["emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"]
 DEFAULT_PRIORITY: Final = 6
 YEAR_OF_YEARLESS: Final = 2000  # a leap year, so that 29 February is a date
+SECONDS_MAX: Final = 1024
 _TEXT_CHARS_MAX: Final = 4096  # printk cuts at 1,024; a record of an eaten newline may be longer
 
 
@@ -65,17 +67,23 @@ def _wall_ns(moment: datetime, fraction: str | None) -> int:
     return (whole.days * 86_400 + whole.seconds) * _SECOND_NS + _fraction_ns(fraction)
 
 
-def _take_iso(match: re.Match[str], line: KernelLine) -> None:
-    year, month, day, hour, minute, second = (int(match[k]) for k in range(1, 7))
-    zone = (match[8] or "Z").strip()
+@lru_cache(SECONDS_MAX)
+def _second_ns(second: str, zone: str) -> int:
+    """Of `2026-11-03 12:00:59` in a zone; one log tells of few seconds, each again and again."""
     offset = timedelta(0)
     if zone[0] in "+-":
         digits = zone[1:].replace(":", "")
         offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:4] or 0))
         offset = -offset if zone[0] == "-" else offset
-    zoned = timezone(offset)
-    moment = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=zoned)
-    line.at("wall", _wall_ns(moment, match[7]))
+    year, month, day = int(second[:4]), int(second[5:7]), int(second[8:10])
+    hour, minute, last = int(second[11:13]), int(second[14:16]), min(int(second[17:19]), 59)
+    moment = datetime(year, month, day, hour, minute, last, tzinfo=timezone(offset))
+    return _wall_ns(moment, None)
+
+
+def _take_iso(match: re.Match[str], line: KernelLine) -> None:
+    second = match.string[match.start(1) : match.end(6)]
+    line.at("wall", _second_ns(second, (match[8] or "Z").strip()) + _fraction_ns(match[7]))
 
 
 def _take_ctime(match: re.Match[str], line: KernelLine) -> None:
@@ -233,13 +241,22 @@ _GREP: Final = re.compile(r"(?:[^\s:]*[/.][^\s:]*:)?(?:\d+[:-])?(?=\[|<\d|[A-Z][
 _START: Final = re.compile(_KERNEL_WORDS)
 _LATER: Final = re.compile(rf"(?<![\w/]){_KERNEL_WORDS}")
 _PAINT: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+KERNELS: Final = (
+    _START,
+    re.compile(r"kernel|vmunix", re.IGNORECASE),
+    re.compile(r"kern *:"),
+    re.compile(rf"\[{_WEEKDAY} "),
+    re.compile(r"\[ *\d+\.\d{6}"),
+    re.compile(r"\d,\d+,\d+,[^;]*;"),
+)
+"""A line without colours that has none of these is not the kernel's for certain."""
 _STEPS_MAX: Final = 20
 _PEELED_FIRST: Final = frozenset(f"{_DIGITS}{_LETTERS}[<>")
 
 
 def parse_line(raw: str) -> KernelLine | None:
     """The message in a line, or None for a blank line and for a remark that starts with #."""
-    text = _PAINT.sub("", raw).replace("\0", "").strip("\r\n\ufeff ")
+    text = _unpainted(raw).strip("\r\n\ufeff ")
     if not text or text.startswith("#"):
         return None
     line = KernelLine("")
@@ -266,7 +283,7 @@ def peel(raw: str) -> KernelLine:
     Unlike `parse_line` it takes nobody's name for a host.
     """
     line = KernelLine("")
-    text = _PAINT.sub("", raw).replace("\0", "").strip("\r\n\ufeff")
+    text = _unpainted(raw).strip("\r\n\ufeff")
     for _ in range(_STEPS_MAX):
         stripped = text.lstrip(" ")
         if not stripped or stripped[0] not in _PEELED_FIRST:
@@ -277,6 +294,10 @@ def peel(raw: str) -> KernelLine:
         text = rest
     line.text = text[:_TEXT_CHARS_MAX]
     return line
+
+
+def _unpainted(raw: str) -> str:
+    return _PAINT.sub("", raw).replace("\0", "") if "\x1b" in raw or "\0" in raw else raw
 
 
 def _peeled(text: str, line: KernelLine, timed: bool, *, hosts: bool = True) -> tuple[str, bool]:

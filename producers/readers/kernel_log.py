@@ -6,12 +6,14 @@ JSON (journald, container runtimes) may alternate. The file is streamed; what is
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from nemesis.producers.readers.kernel_line import KernelLine, parse_line
+from nemesis.producers.readers.kernel_line import KERNELS, KernelLine, parse_line
+from nemesis.producers.readers.line_gate import LineGate
 from nemesis.producers.readers.text_lines import numbered_lines, opened
 
 SNIFF_BYTES: Final = 4 * 1024 * 1024
@@ -101,7 +103,18 @@ def is_kernel_log(path: Path) -> bool:
     with opened(path) as stream:
         head = stream.read(SNIFF_BYTES)
     lines = enumerate(head.decode(errors="replace").splitlines(), 1)
-    return any(line is not None and line.from_kernel for _, line in _parsed(lines))
+    parsed = _parsed(lines, _may_be_kernels)
+    return any(line is not None and line.from_kernel for _, line in parsed)
+
+
+@cache
+def _signs() -> LineGate:
+    return LineGate([((), KERNELS)])
+
+
+def _may_be_kernels(raw: str) -> bool:
+    """Whether a text line can be the kernel's for certain; most cannot, and need no parsing."""
+    return "\x1b" in raw or "\0" in raw or bool(_signs().readers_of(raw))
 
 
 def is_kernels(line: KernelLine) -> bool:
@@ -109,8 +122,13 @@ def is_kernels(line: KernelLine) -> bool:
     return line.from_kernel is True or line.uptime_ns is not None
 
 
-def _parsed(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, KernelLine | None]]:
-    """Every line or record once, under the number of the line that holds its message."""
+def _parsed(
+    lines: Iterable[tuple[int, str]], wanted: Callable[[str], bool] = lambda raw: True
+) -> Iterator[tuple[int, KernelLine | None]]:
+    """Every line or record once, under the number of the line that holds its message.
+
+    Of lines of text only those that are `wanted`.
+    """
     record = _Record()
     for number, raw in lines:
         if record.takes(number, raw):
@@ -122,7 +140,7 @@ def _parsed(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, KernelLine 
                 continue
         if raw.startswith("{"):
             yield number, _from_json(raw)
-        elif not _NO_MESSAGE.match(raw):
+        elif wanted(raw) and not _NO_MESSAGE.match(raw):
             yield number, parse_line(raw)
     if record.fields:
         yield record.number, _from_fields(record.fields)

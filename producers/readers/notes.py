@@ -6,30 +6,39 @@ each, so that a verdict can cite it.
 """
 
 import re
-from collections.abc import Iterable
-from typing import Final, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Final
 
 import msgspec
 
 from nemesis.producers.readers.kernel_line import Clock, peel
 from nemesis.schemas.observed import Observation
 
+_DIGITS: Final = "0123456789"
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _HOST: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 # what launchers and runtimes put before the lines of a rank: torch's own, torchrun --tee, Ray,
 # a scheduler's `rank=3 node=x`
 _RANK_PREFIXES: Final = (
-    re.compile(r"\[(?:rank|default)(?P<rank>\d{1,7})\]:?\s?"),
-    re.compile(r"\((?:[\w.]+ )?pid=(?P<pid>\d{1,9})(?:, ip=(?P<host>[\w.-]+))?\)\s"),
+    ("[", r"\[(?:rank|default)(?P<rank>\d{1,7})\]:?\s?"),
+    ("(", r"\((?:[\w.]+ )?pid=(?P<pid>\d{1,9})(?:, ip=(?P<host>[\w.-]+))?\)\s"),
     # mpirun --tag-output; of srun --label the number is a task, which is a node as often as a rank
-    re.compile(r"\[\d{1,6},(?P<rank>\d{1,7})\]<std(?:out|err|diag)>:\s?"),
-    re.compile(
-        r"\d{1,6}: (?=\[(?:rank|default|[WEI])|Traceback|(?:\w+\.)*\w+(?:Error|Exception)\b)"
+    ("[", r"\[\d{1,6},(?P<rank>\d{1,7})\]<std(?:out|err|diag)>:\s?"),
+    (
+        _DIGITS,
+        r"\d{1,6}: (?=\[(?:rank|default|[WEI])|Traceback|(?:\w+\.)*\w+(?:Error|Exception)\b)",
     ),
-    re.compile(r"(?:rank|RANK)[=: ](?P<rank>\d{1,7})[:,]?\s+"),
-    re.compile(rf"(?:node|host|hostname)[=:](?P<host>{_HOST})[:,]?\s+"),
+    ("rR", r"(?:rank|RANK)[=: ](?P<rank>\d{1,7})[:,]?\s+"),
+    ("nh", rf"(?:node|host|hostname)[=:](?P<host>{_HOST})[:,]?\s+"),
     # a syslog line: host, program, process
-    re.compile(rf"(?P<host>{_HOST}) [\w./@-]+\[(?P<pid>\d{{1,9}})\]: "),
+    (_DIGITS + _LETTERS, rf"(?P<host>{_HOST}) [\w./@-]+\[(?P<pid>\d{{1,9}})\]: "),
 )
+"""(first characters, pattern)."""
+_BY_FIRST: Final[Mapping[str, tuple[re.Pattern[str], ...]]] = {
+    first: tuple(re.compile(pattern) for firsts, pattern in _RANK_PREFIXES if first in firsts)
+    for first in f"{_DIGITS}{_LETTERS}[("
+}
 _PREFIXES_MAX: Final = 6
 
 
@@ -58,19 +67,32 @@ class Note(msgspec.Struct):
     time_ns: int = 0
 
 
-class Reader(Protocol):
-    """Reads one format line by line; a new one is made for each file."""
+class Reader(ABC):
+    """Reads one format line by line; a new one is made for each file.
 
-    known: bool
+    While it is not busy, a line in which none of its patterns is tells it nothing, and it may not
+    be shown one (line_gate.py).
+    """
+
+    starts: ClassVar[tuple[re.Pattern[str], ...]] = ()
+    """How a line that it wants begins."""
+    holds: ClassVar[tuple[re.Pattern[str], ...]] = ()
+    """What a line that it wants has somewhere."""
+    known: bool = False
     """A line of its format was met, even where it told nothing worth a fact."""
 
+    @property
+    def busy(self) -> bool:
+        """Whether it wants every line now, whatever is in it."""
+        return False
+
+    @abstractmethod
     def take(self, line: TextLine) -> Iterable[Note]:
         """What this line completes; lines come in order, some may be missing."""
-        ...
 
     def end(self) -> Iterable[Note]:
         """What only the end of the file completes."""
-        ...
+        return ()
 
 
 def text_line(number: int, raw: str) -> TextLine:
@@ -92,7 +114,7 @@ def text_line(number: int, raw: str) -> TextLine:
 
 def _take_prefix(line: TextLine) -> bool:
     text = line.text.lstrip(" ")
-    for pattern in _RANK_PREFIXES:
+    for pattern in _BY_FIRST.get(text[:1], ()):
         match = pattern.match(text)
         if match is None:
             continue

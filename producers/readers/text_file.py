@@ -4,8 +4,8 @@ No format is asked for and no name is trusted: each reader knows its own lines. 
 several formats one after another, as reports that collect everything do.
 """
 
-import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,7 @@ from nemesis.producers.readers.jobs.scheduler_jobs import SchedulerJobs
 from nemesis.producers.readers.jobs.scheduler_nodes import SchedulerNodes
 from nemesis.producers.readers.jobs.scheduler_tables import SchedulerTables
 from nemesis.producers.readers.jobs.stacks import Stacks
+from nemesis.producers.readers.line_gate import LineGate
 from nemesis.producers.readers.nic.adapters import Adapters
 from nemesis.producers.readers.nic.devlink_health import DevlinkHealth
 from nemesis.producers.readers.nic.gids import Gids
@@ -37,7 +38,7 @@ from nemesis.producers.readers.nic.ibdiagnet import Ibdiagnet
 from nemesis.producers.readers.nic.interfaces import Interfaces
 from nemesis.producers.readers.nic.port_counters import PortCounters
 from nemesis.producers.readers.nic.switch_tables import SwitchTables
-from nemesis.producers.readers.notes import Note, Reader, text_line
+from nemesis.producers.readers.notes import Note, Reader, TextLine, text_line
 from nemesis.producers.readers.tables.bandwidth import Bandwidth
 from nemesis.producers.readers.tables.pair_matrix import PairMatrix
 from nemesis.producers.readers.tables.release_table import ReleaseTable
@@ -61,7 +62,7 @@ _TELLING: Final = (
     b"Batch (t)",
 )
 """What a line says that may be of a fault, in a file too long to read whole."""
-READERS: Final[tuple[Callable[[], Reader], ...]] = (
+READERS: Final[tuple[type[Reader], ...]] = (
     NvidiaSmiXml,
     TopologyMatrix,
     NvidiaSmiTable,
@@ -95,7 +96,6 @@ READERS: Final[tuple[Callable[[], Reader], ...]] = (
     ProgramLog,
 )
 """In the order in which a line is offered: the first that makes something of it has it."""
-_BLANK: Final = re.compile(r"\s*\Z")
 
 
 class TextFile(msgspec.Struct):
@@ -144,13 +144,13 @@ def read_text_file(
     readers = [make() for make in READERS]
     if beside_kernel:
         readers[-1] = ProgramLog(unknown_max=0)
-    takes = [each.take for each in readers]
+    offer = _Offer(readers)
     with opened(path) as stream:
         for number, raw in numbered_lines(
             stream, whole_count=WHOLE_LINES_MAX, then=_TELLING, on_read=on_read
         ):
             found.skimmed = number > WHOLE_LINES_MAX
-            if number in without or _BLANK.match(raw):
+            if number in without or not raw or raw.isspace():
                 continue
             if len(found.notes) >= NOTES_MAX:
                 found.cut = True
@@ -161,11 +161,38 @@ def read_text_file(
             if line.clock == "wall" and line.time_ns > 0:
                 found.oldest_ns = min(found.oldest_ns or line.time_ns, line.time_ns)
                 found.newest_ns = max(found.newest_ns, line.time_ns)
-            for take in takes:
-                # most readers answer most lines with an empty tuple: that costs a line the least
-                if (taken := take(line)) and (notes := list(taken)):
-                    found.notes.extend(notes)
-                    break
+            found.notes.extend(offer.take(line))
     for reader in readers:
         found.notes.extend(reader.end())
     return found if found.notes or any(each.known for each in readers) else None
+
+
+class _Offer:
+    """Offers lines to readers in turn: to those that are busy, and those that the gate names."""
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self._readers: Final = readers
+        self._gate: Final = _gate()
+        self._busy = self._busy_now()
+
+    def take(self, line: TextLine) -> Sequence[Note]:
+        """What the first reader that makes something of it makes."""
+        wanted = self._gate.readers_of(line.text)
+        if self._busy:
+            wanted = sorted({*wanted, *self._busy})
+        for place in wanted:
+            reader = self._readers[place]
+            notes = list(reader.take(line))
+            if reader.busy != (place in self._busy):
+                self._busy = self._busy_now()
+            if notes:
+                return notes
+        return ()
+
+    def _busy_now(self) -> list[int]:
+        return [place for place, reader in enumerate(self._readers) if reader.busy]
+
+
+@cache
+def _gate() -> LineGate:
+    return LineGate([(each.starts, each.holds) for each in READERS])

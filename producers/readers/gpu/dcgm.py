@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.components import pci_address
 from nemesis.schemas.observed import CountersRead, SettingRead
@@ -42,13 +42,19 @@ _STATUS: Final = re.compile(
 )
 
 
-class Dcgm:
+class Dcgm(Reader):
     """Reads samples and tables of DCGM."""
 
+    starts = (_SAMPLE, _TITLE)
+
     def __init__(self) -> None:
-        self.known = False
         self._table = False
         self._gpu = ""
+
+    @property
+    def busy(self) -> bool:
+        """Below the title of a table."""
+        return self._table
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A sample, or a row."""
@@ -60,10 +66,6 @@ class Dcgm:
             return ()
         if self._table and (match := _TABLE.match(line.text)):
             return self._row(line, match[1], match[2])
-        return ()
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
         return ()
 
     def _sample(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import SettingRead
 
@@ -15,12 +15,18 @@ _LINKS: Final = re.compile(r"\s+([UDX_](?: [UDX_]){0,63})\s*\Z")
 _STATES: Final = {"U": "active", "D": "inactive"}
 
 
-class DcgmLinks:
+class DcgmLinks(Reader):
     """Reads the links of one GPU after the other."""
 
+    starts = (_TITLE, _GPU)
+
     def __init__(self) -> None:
-        self.known = False
         self._gpu = ""
+
+    @property
+    def busy(self) -> bool:
+        """Below a GPU, whose links come next."""
+        return bool(self._gpu)
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """The links of a GPU."""
@@ -43,8 +49,4 @@ class DcgmLinks:
                 for index, letter in enumerate(match[1].split())
                 if letter in _STATES
             ]
-        return ()
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
         return ()

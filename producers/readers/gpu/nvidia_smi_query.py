@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.components import pci_address
 from nemesis.schemas.observed import CountersRead, SettingRead
@@ -36,13 +36,19 @@ STATES: Final = re.compile(
 _COUNT: Final = re.compile(r"\d{1,18}\Z")
 
 
-class NvidiaSmiQuery:
+class NvidiaSmiQuery(Reader):
     """Reads the report of `nvidia-smi -q`, whole or from any heading on."""
 
+    starts = (_GPU, _HEADINGS)
+
     def __init__(self) -> None:
-        self.known = False
         self._gpu = ""
         self._path: list[tuple[int, str]] = []
+
+    @property
+    def busy(self) -> bool:
+        """In the report."""
+        return self.known
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A state or a counter of interest."""
@@ -64,10 +70,6 @@ class NvidiaSmiQuery:
             self._path.append((indent, name))  # its causes are indented below it
         found = gpu_note(line, self._gpu, path, value.strip())
         return [found] if found else ()
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
-        return ()
 
 
 def gpu_note(line: TextLine, pci: str, path: str, value: str) -> Note | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.components import pci_address
 from nemesis.schemas.observed import CountersRead, SettingRead
@@ -27,7 +27,8 @@ _LINK: Final = re.compile(r"\s+Link (\d+): (<inactive>|[\d.]+ GB/s)\s*\Z")
 _LINK_ERRORS: Final = re.compile(
     r"\s+Link (\d+): ((?:\w+ ){1,3}(?:[Ee]rrors|FLIT|Errors?)[\w ]*): (\d{1,18})\s*\Z"
 )
-_CSV_PCI: Final = re.compile(r"(?:gpu_bus_id|pci\.bus_id)\Z")
+_CSV_HEAD: Final = re.compile(r"gpu_bus_id|pci\.bus_id")
+_CSV_PCI: Final = re.compile(rf"(?:{_CSV_HEAD.pattern})\Z")
 # fields of --query-gpu that have another name in the report of -q
 _CSV_NAMES: Final = {
     "temperature.gpu": "temperature.gpu_current_temp",
@@ -49,13 +50,20 @@ _CSV_NAMES: Final = {
 }
 
 
-class NvidiaSmiTable:
+class NvidiaSmiTable(Reader):
     """Reads tables of GPUs."""
 
+    starts = (_HEAD, _ROW, _USE, _LINKS_OF, _LINK, _LINK_ERRORS)
+    holds = (_CSV_HEAD,)
+
     def __init__(self) -> None:
-        self.known = False
         self._gpu = ""
         self._columns: list[str] = []
+
+    @property
+    def busy(self) -> bool:
+        """Below the head of a CSV."""
+        return bool(self._columns)
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """What a row says of a GPU."""
@@ -80,10 +88,6 @@ class NvidiaSmiTable:
             return [self._counter(line, name, int(match[3]))]
         elif ", " in text:
             return self._csv(line)
-        return ()
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
         return ()
 
     def _errors(self, line: TextLine, cell: str) -> Iterable[Note]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from nemesis.producers.readers.gpu.nvidia_smi_query import gpu_note
-from nemesis.producers.readers.notes import Note, TextLine
+from nemesis.producers.readers.notes import Note, Reader, TextLine
 from nemesis.schemas.components import pci_address
 
 _GPU: Final = re.compile(r"\s*<gpu id=\"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\">")
@@ -33,13 +33,19 @@ _RENAMED: Final = (
 DEPTH_MAX: Final = 32
 
 
-class NvidiaSmiXml:
+class NvidiaSmiXml(Reader):
     """Reads the report line by line."""
 
+    starts = (_GPU, _HEAD)
+
     def __init__(self) -> None:
-        self.known = False
         self._gpu = ""
         self._path: list[str] = []
+
+    @property
+    def busy(self) -> bool:
+        """In the report."""
+        return self.known
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A state or a counter of interest."""
@@ -56,10 +62,6 @@ class NvidiaSmiXml:
             del self._path[self._path.index(match[1]) :]
         elif (match := _OPEN.match(line.text)) and len(self._path) < DEPTH_MAX:
             self._path.append(match[1])
-        return ()
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
         return ()
 
 

@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import SettingRead
 
 _COLUMN: Final = re.compile(r"(GPU\d+|NIC\d+|(?:mlx|bnxt|rdma|ib|efa|eth)[\w.-]*)")
+_HEAD: Final = re.compile(r"\s*GPU0\s")
 _ROW: Final = re.compile(r"\s*(GPU\d+)\s+(\S.*)\Z")
 _CELL: Final = re.compile(r"X|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|N/A|SOC\Z")
 _LEGEND: Final = re.compile(r"\s+(NIC\d+): (\w[\w.-]*)\s*\Z")
@@ -21,14 +22,20 @@ _NEAR: Final = ("PIX", "PXB")
 GPUS_MAX: Final = 64
 
 
-class TopologyMatrix:
+class TopologyMatrix(Reader):
     """Reads the matrix row by row; NICs by their names at its end."""
 
+    starts = (_HEAD, _LEGEND)
+
     def __init__(self) -> None:
-        self.known = False
         self._columns: list[str] = []
         self._near: list[tuple[TextLine, str, str]] = []
         self._names: dict[str, str] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Below the head of a matrix."""
+        return bool(self._columns)
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """How one GPU reaches the others."""

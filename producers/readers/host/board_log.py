@@ -10,7 +10,7 @@ from typing import Final
 
 from nemesis.processors.attribution.host_lines import board
 from nemesis.processors.attribution.severity import is_severe
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import LogLineWritten
 
@@ -21,11 +21,12 @@ _EVENT: Final = re.compile(
 NOTES_MAX: Final = 1000
 
 
-class BoardLog:
+class BoardLog(Reader):
     """Reads events."""
 
+    starts = (_EVENT,)
+
     def __init__(self) -> None:
-        self.known = False
         self._left = NOTES_MAX
 
     def take(self, line: TextLine) -> Iterable[Note]:
@@ -42,7 +43,3 @@ class BoardLog:
         self._left -= 1
         written = LogLineWritten(**unplaced(line.host), source="health", text=says[:2000])
         return [note(line, written)]
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
-        return ()

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import SettingRead
 
@@ -30,11 +30,10 @@ _FREE_ROW: Final = re.compile(r"Mem:((?:\s+[\d.]+[KMGTP]?i?B?){6})")
 _SHM: Final = re.compile(r"(?:shm|tmpfs)\s+(\S+)\s+(\S+)\s+(\S+)\s+(\d+)%\s+/dev/shm\s*\Z")
 
 
-class Limits:
+class Limits(Reader):
     """Reads limits of processes and of the host's memory."""
 
-    def __init__(self) -> None:
-        self.known = False
+    starts = (_FREE_HEAD, _ULIMIT, _PROC, _FREE_ROW, _SHM)
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A limit, or what is left of the memory."""
@@ -52,10 +51,6 @@ class Limits:
             return [self._setting(line, "node//", "memory.available", value)]
         elif match := _SHM.match(text):
             return [self._setting(line, "config//shm", "used_percent", match[4])]
-        return ()
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
         return ()
 
     def _limit(self, line: TextLine, name: str, value: str, scale: int) -> Note:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.components import pci_address
 from nemesis.schemas.observed import SettingRead
@@ -23,11 +23,13 @@ _GONE: Final = re.compile(r"\(rev ff\)|Unknown header type 7f")
 _MOVES_DATA: Final = re.compile(r"(?:3D|VGA compatible|Ethernet|Infiniband|Network) controller")
 
 
-class PcieSettings:
+class PcieSettings(Reader):
     """Reads settings of PCI devices."""
 
+    starts = (_DEVICE, _ACS, _LINK)
+    holds = (_GONE,)
+
     def __init__(self) -> None:
-        self.known = False
         self._device = ""
         self._what = ""
         self._lanes = ""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import SettingRead
 
@@ -16,11 +16,12 @@ _METRIC: Final = re.compile(r"\bmetric (\d+)")
 _SOURCE: Final = re.compile(r"\bsrc (\S+)")
 
 
-class Routes:
+class Routes(Reader):
     """Reads the routes of a host."""
 
+    starts = (_ROUTE,)
+
     def __init__(self) -> None:
-        self.known = False
         self._count = 0
 
     def take(self, line: TextLine) -> Iterable[Note]:
@@ -39,7 +40,3 @@ class Routes:
         component = "config//routes"
         setting = SettingRead(**unplaced(line.host), component=component, name=name, value=value)
         return [note(line, setting)]
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
-        return ()

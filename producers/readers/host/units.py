@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import SettingRead
 
@@ -17,11 +17,12 @@ _LISTED: Final = re.compile(
 )
 
 
-class Units:
+class Units(Reader):
     """Reads the states of services."""
 
+    starts = (_LISTED, _HEAD, _LOADED, _ACTIVE)
+
     def __init__(self) -> None:
-        self.known = False
         self._unit = ""
 
     def take(self, line: TextLine) -> Iterable[Note]:
@@ -38,10 +39,6 @@ class Units:
             if match := pattern.match(line.text):
                 self.known = True
                 return [self._note(line, self._unit, name, match[1])]
-        return ()
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
         return ()
 
     def _note(self, line: TextLine, unit: str, name: str, value: str) -> Note:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import SettingRead
 
@@ -20,11 +20,12 @@ _HOST: Final = ("SLURMD_NODENAME", "HOSTNAME", "HOST")
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,62}\Z")
 
 
-class Environment:
+class Environment(Reader):
     """Collects what places a process; a rank set anew begins another one."""
 
+    starts = (_SET,)
+
     def __init__(self) -> None:
-        self.known = False
         self._set: dict[str, str] = {}
         self._line: TextLine | None = None
 

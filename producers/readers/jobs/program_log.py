@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.processors.attribution.program_lines import finished
-from nemesis.processors.attribution.severity import is_severe
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.processors.attribution.program_lines import FINISHED, finished
+from nemesis.processors.attribution.severity import SIGNS, STARTS, is_severe
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.codes import LogSource
 from nemesis.schemas.observed import LogLineWritten
@@ -123,6 +123,15 @@ _BAR: Final = re.compile(
     re.IGNORECASE,
 )
 """tqdm's bar of such a stage. A bar is drawn again and again: the last one of a row counts."""
+_ERROR_FOLLOWS: Final = re.compile(r"Last error:\s*\Z")
+_TOLD: Final = (
+    *(pattern for _, pattern in _SOURCES),
+    _ACTIVITY,
+    _BAR,
+    *SIGNS,
+    FINISHED,
+    _ERROR_FOLLOWS,
+)
 
 
 def nccl_host(text: str) -> str:
@@ -131,21 +140,28 @@ def nccl_host(text: str) -> str:
     return match[1] if match else ""
 
 
-class ProgramLog:
+class ProgramLog(Reader):
     """Reads what a job, its libraries and the agents around it print."""
 
+    starts = STARTS
+    holds = _TOLD
+
     def __init__(self, unknown_max: int = UNKNOWN_MAX) -> None:
-        self.known = False
         self._seen: dict[tuple[str, int, str], None] = {}
         self._unknown_left = unknown_max
         self._bar: TextLine | None = None
         self._error_follows = False
 
+    @property
+    def busy(self) -> bool:
+        """Before the line that NCCL's last error is."""
+        return self._error_follows
+
     def take(self, line: TextLine) -> Iterable[Note]:
         """A line of a kind that may matter."""
         if self._error_follows:  # ncclGetLastError, which prints its own line
             line.text = f"Last error: {line.text.strip()}"
-        self._error_follows = line.text.rstrip().endswith("Last error:")
+        self._error_follows = _ERROR_FOLLOWS.search(line.text) is not None
         source = "nccl" if line.text.startswith("Last error: ") else _source(line.text)
         if source is None and _BAR.search(line.text):
             self.known, self._bar = True, line

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import StepsTimed
 
@@ -28,11 +28,12 @@ _DATA: Final = re.compile(
 )
 
 
-class Progress:
+class Progress(Reader):
     """Reads how long steps took."""
 
+    holds = (_TIME,)
+
     def __init__(self) -> None:
-        self.known = False
         self._count = 0
 
     def take(self, line: TextLine) -> Iterable[Note]:
@@ -58,10 +59,6 @@ class Progress:
             first_rank=line.rank,
         )
         return [note(line, timed)]
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
-        return ()
 
 
 def _ns(number: str, unit: str | None) -> int:

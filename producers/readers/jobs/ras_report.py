@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import LogLineWritten
 
@@ -22,16 +22,22 @@ _RANK: Final = re.compile(r"\s*Rank (\d+) -- GPU \S+ managed by process \d+ on n
 MISSING_MAX: Final = 8  # more are not missing: the collection of their data failed
 
 
-class RasReport:
+class RasReport(Reader):
     """Reads what belongs to a heading before it."""
 
+    starts = (_COMMUNICATOR, _COUNTED, _MISSING, _RANK)
+
     def __init__(self) -> None:
-        self.known = False
         self._operation = ""
         self._missing: list[str] = []
         self._open = False
         """Ranks that follow are missing."""
         self._line: TextLine | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Below a heading, which any other line ends."""
+        return bool(self._operation) or self._open or self._line is not None
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A heading, or a rank below one."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from nemesis.producers.readers.jobs.scheduler_states import job_state, node_condition
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 
 _JOB: Final = re.compile(r"\s*JobId=(\d+(?:_\d+)?)\b")
 _STATE: Final = re.compile(r"\bJobState=(\w+)(?: Reason=(\S+))?")
@@ -23,11 +23,13 @@ _CONDITION: Final = re.compile(
 )
 
 
-class SchedulerJobs:
+class SchedulerJobs(Reader):
     """Reads a job over several lines, a node's conditions row by row."""
 
+    starts = (_JOB, _NAME, _CONDITIONS, _CONDITION)
+    holds = (_STATE, _EXIT, _NODES)
+
     def __init__(self) -> None:
-        self.known = False
         self._job = self._state = self._reason = self._exit = ""
         self._line: TextLine | None = None
         self._node = ""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.node_ranges import count_nodes, parse_nodes
 from nemesis.schemas.observed import SettingRead
@@ -28,13 +28,20 @@ _OUTER_COMMA: Final = re.compile(r",(?![^\[]*\])")
 NODES_MAX: Final = 256
 
 
-class SchedulerNodes:
+class SchedulerNodes(Reader):
     """Reads states of nodes."""
 
+    starts = (_SINFO_HEAD, _NODE)
+    holds = (_CONTROLLER, _STATE, _REASON)
+
     def __init__(self) -> None:
-        self.known = False
         self._node = ""
         self._table = False
+
+    @property
+    def busy(self) -> bool:
+        """In a list of reasons."""
+        return self._table
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A state or a reason."""
@@ -57,10 +64,6 @@ class SchedulerNodes:
             if (match := pattern.search(text))
         ]
         return found
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
-        return ()
 
 
 def _nodes(names: str) -> list[str]:

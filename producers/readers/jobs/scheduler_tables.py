@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nemesis.producers.readers.jobs.scheduler_states import job_state
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import SettingRead
 
@@ -19,14 +19,20 @@ _RULE: Final = re.compile(r"[- ]+\Z")
 _ONE_NODE: Final = re.compile(r"[A-Za-z][\w.-]{0,62}\Z")
 
 
-class SchedulerTables:
+class SchedulerTables(Reader):
     """Reads tables of a scheduler."""
 
+    starts = (_NODES_HEAD, _JOBS_HEAD)
+
     def __init__(self) -> None:
-        self.known = False
         self._head: list[str] = []
         self._widths: list[int] = []
         self._bars = False
+
+    @property
+    def busy(self) -> bool:
+        """In a table."""
+        return bool(self._head)
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A row of a table."""
@@ -46,10 +52,6 @@ class SchedulerTables:
             return ()
         row = dict(zip(self._head, cells, strict=False))
         return _of_job(line, row) if "JOBID" in row or "JOBIDRAW" in row else _of_node(line, row)
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
-        return ()
 
     def _cells(self, text: str) -> list[str]:
         if self._bars:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import StackSeen
 
@@ -17,11 +17,12 @@ _GDB_FRAME: Final = re.compile(r"#\d+\s+(?:0x[0-9a-f]+ in )?([\w:~<>,.@ ]{1,200}
 FUNCTION_CHARS_MAX: Final = 200
 
 
-class Stacks:
+class Stacks(Reader):
     """Reads threads one after another."""
 
+    starts = (_PROCESS, _PY_THREAD, _PY_FRAME, _GDB_THREAD, _GDB_FRAME)
+
     def __init__(self) -> None:
-        self.known = False
         self._pid = 0
         self._head: TextLine | None = None
         self._thread = self._state = ""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import CountersRead, SettingRead
 
@@ -30,11 +30,12 @@ _NAMES: Final = {
 UNNAMED: Final = "unnamed"
 
 
-class Adapters:
+class Adapters(Reader):
     """Reads adapters one after another."""
 
+    starts = (_DEVICE, _COMMAND, _STATISTICS, _COUNTER, _FIELD, _RDMA_LINK)
+
     def __init__(self) -> None:
-        self.known = False
         self._device = ""
         self._counts = False
 
@@ -71,7 +72,3 @@ class Adapters:
         return note(
             line, SettingRead(**unplaced(line.host), component=component, name=name, value=value)
         )
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
-        return ()

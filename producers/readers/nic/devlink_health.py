@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.components import pci_address
 from nemesis.schemas.observed import SettingRead
@@ -19,11 +19,13 @@ _REPORTER: Final = re.compile(r"\breporter (\w+)")
 _STATE: Final = re.compile(r"\bstate (healthy|error)\b")
 
 
-class DevlinkHealth:
+class DevlinkHealth(Reader):
     """Reads reporters of adapters one after another."""
 
+    starts = (_DEVICE,)
+    holds = (_REPORTER, _STATE)
+
     def __init__(self) -> None:
-        self.known = False
         self._device = self._reporter = ""
 
     def take(self, line: TextLine) -> Iterable[Note]:
@@ -46,7 +48,3 @@ class DevlinkHealth:
             value=state[1],
         )
         return [note(line, setting)]
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
-        return ()

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import SettingRead
 
@@ -14,11 +14,10 @@ _ROW: Final = re.compile(
 )
 
 
-class Gids:
+class Gids(Reader):
     """Reads the table."""
 
-    def __init__(self) -> None:
-        self.known = False
+    starts = (_HEAD, _ROW)
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A row."""
@@ -37,7 +36,3 @@ class Gids:
             value=f"{address or gid} {version} {interface}",
         )
         return [note(line, setting)]
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
-        return ()

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import CountersRead, LogLineWritten, SettingRead
 
@@ -20,11 +20,12 @@ _LOG: Final = re.compile(r"-I- (?:Discover|Links Check|Lids Check|Stage\s)")
 _WORD: Final = re.compile(r"[^\w.-]+")
 
 
-class Ibdiagnet:
+class Ibdiagnet(Reader):
     """Reads ports and findings."""
 
+    starts = (_PORT, _COUNTER, _LOG, _SAID)
+
     def __init__(self) -> None:
-        self.known = False
         self._port = ""
         self._log = False
 
@@ -42,10 +43,6 @@ class Ibdiagnet:
         elif _LOG.match(text) or _SAID.match(text):
             self._log = self._log or _LOG.match(text) is not None
             return self._of_log(line)
-        return ()
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
         return ()
 
     def _of_log(self, line: TextLine) -> list[Note]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import SettingRead
 
@@ -16,11 +16,10 @@ _IFCONFIG: Final = re.compile(r"([a-z][\w.-]{0,14}): flags=\d+<([A-Z,_0-9-]+)>\s
 _INNER: Final = re.compile(r"(?:lo|docker|virbr|veth|br-|cni|flannel|cali|lxc|tun|nodelocaldns)")
 
 
-class Interfaces:
+class Interfaces(Reader):
     """Reads the interfaces of a host."""
 
-    def __init__(self) -> None:
-        self.known = False
+    starts = (_IFCONFIG, _INTERFACE)
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """An interface."""
@@ -35,7 +34,3 @@ class Interfaces:
             **unplaced(line.host), component=f"nic//{name}", name="link.mtu", value=mtu
         )
         return [note(line, setting)]
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
-        return ()

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import CountersRead, SettingRead
 
@@ -24,11 +24,13 @@ _PERFQUERY_ROW: Final = re.compile(r"([A-Z][A-Za-z0-9]+):\.+(\d{1,20})\s*\Z")
 _COUNT: Final = re.compile(r"\d{1,18}\Z")
 
 
-class PortCounters:
+class PortCounters(Reader):
     """Reads counters and states of RDMA ports."""
 
+    starts = (_RDMA, _PERFQUERY, _PERFQUERY_ROW)
+    holds = (_SYSFS,)
+
     def __init__(self) -> None:
-        self.known = False
         self._queried = ""
 
     def take(self, line: TextLine) -> Iterable[Note]:
@@ -56,10 +58,6 @@ class PortCounters:
             value = int(match[2])
             if value < 2**63:
                 return [self._counters(line, self._queried, [(name, value)])]
-        return ()
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
         return ()
 
     def _setting(self, line: TextLine, component: str, name: str, value: str) -> Note:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import CountersRead
 
@@ -22,13 +22,19 @@ _STORMS_ROW: Final = re.compile(r"\s*(\w+):(\d)\s+\S+\s+(\d{1,18})/\d{1,18}\s")
 _ROW: Final = re.compile(r"\s*([A-Za-z][\w/.-]*)((?:\s+[\d,]{1,24})+)\s*\Z")
 
 
-class SwitchTables:
+class SwitchTables(Reader):
     """Reads rows under the heading that was last met."""
 
+    starts = (_FRAMES_HEAD, _STORMS_HEAD, _PROMPT)
+
     def __init__(self) -> None:
-        self.known = False
         self._switch = ""
         self._table = ""
+
+    @property
+    def busy(self) -> bool:
+        """Below the head of a table."""
+        return bool(self._table)
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A row of a table."""
@@ -46,10 +52,6 @@ class SwitchTables:
             kind = f"{self._table}_pkts"
             names = [f"sai_port_stat_pfc_{at}_{kind}" for at in range(len(numbers))]
             return [self._note(line, match[1], list(zip(names, numbers, strict=True)))]
-        return ()
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
         return ()
 
     def _note(self, line: TextLine, port: str, counters: list[tuple[str, int]]) -> Note:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.codes import TrialOutcome
 from nemesis.schemas.observed import TrialFinished
@@ -26,16 +26,22 @@ _RIGHT: Final = ("0", "N/A", "0e+00")
 NODES_MAX: Final = 256
 
 
-class Bandwidth:
+class Bandwidth(Reader):
     """Reads measurements; of nccl-tests what it ran on stands above them."""
 
+    starts = (_NCCL_HEAD, _NCCL_RANK, _PERF_HEAD)
+
     def __init__(self) -> None:
-        self.known = False
         self._nccl = False
         self._nodes: dict[str, None] = {}
         self._trial = ""
         self._device = ""
         self._unit_kbps = 0
+
+    @property
+    def busy(self) -> bool:
+        """Below the head of a test."""
+        return self._nccl or bool(self._trial)
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A measurement, or what it was made on."""
@@ -55,10 +61,6 @@ class Bandwidth:
             self._unit_kbps = _KBPS.get(match[2], 0)
         elif self._unit_kbps and (match := _PERF_ROW.match(text)):
             return [note(line, self._perf_row(line, match))]
-        return ()
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
         return ()
 
     def _nccl_row(self, line: TextLine, row: re.Match[str]) -> TrialFinished:

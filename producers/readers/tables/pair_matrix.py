@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import TrialFinished
 
@@ -28,14 +28,21 @@ _KBPS: Final = (1_000_000, 125_000, 1000)
 _NOTHING: Final = ("X", "-", "N/A", "")
 
 
-class PairMatrix:
+class PairMatrix(Reader):
     """Reads a head, then its rows."""
 
+    starts = (_PLAIN,)
+    holds = (_TITLE, _LATENCY)
+
     def __init__(self) -> None:
-        self.known = False
         self._names: list[str] = []
         self._unit_kbps = _KBPS[0]
         self._is_rate = True
+
+    @property
+    def busy(self) -> bool:
+        """In a matrix, which any other line ends."""
+        return bool(self._names)
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """A row of rates."""
@@ -64,10 +71,6 @@ class PairMatrix:
             self._is_rate = True
         elif "latency" in lower or "(us)" in lower:
             self._is_rate = self._is_rate and _LATENCY.search(text) is None
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
-        return ()
 
     def _row(self, line: TextLine, name: str, cells: list[str]) -> list[Note]:
         if not all(_RATE.match(cell) or cell in _NOTHING for cell in cells):

@@ -8,14 +8,16 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import SettingRead
 
 RELEASE: Final = "release."
 _SPLIT: Final = re.compile(r"\s*[,;|\t]\s*|\s{2,}|\s+")
 _HOST_COLUMN: Final = re.compile(r"(?:host(?:name)?|node|machine|server)\Z", re.IGNORECASE)
-_NO_HEAD: Final = re.compile(r"(?!.*(?:host|node|machine|server))", re.IGNORECASE | re.DOTALL)
+_HOST_CELL: Final = re.compile(
+    r"(?:\A|[\s,;|])(?:host(?:name)?|node|machine|server)(?:[\s,;|]|\Z)", re.IGNORECASE
+)
 _WHAT: Final = re.compile(
     r"(?:nvidia[-_ ]?)?(?:driver|nccl|cuda|cudnn|torch|pytorch|ofed|mlnx_?ofed|doca|firmware|fw"
     r"|vbios|kernel|hpc-?x|ucx|fabric-?_?manager|os|gdrcopy|plugin|aws-ofi-nccl)"
@@ -26,17 +28,23 @@ _HOST: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,62}\Z")
 _RELEASE: Final = re.compile(r"(?=.*\d)[\w.+:~-]{1,60}\Z")
 
 
-class ReleaseTable:
+class ReleaseTable(Reader):
     """Reads rows of hosts."""
 
+    holds = (_HOST_CELL,)
+
     def __init__(self) -> None:
-        self.known = False
         self._columns: list[str] = []
         self._host_at = 0
 
+    @property
+    def busy(self) -> bool:
+        """In a table, which any other line ends."""
+        return bool(self._columns)
+
     def take(self, line: TextLine) -> Iterable[Note]:
         """The releases of one host, or the head."""
-        if not self._columns and _NO_HEAD.match(line.text):
+        if not self._columns and not _HOST_CELL.search(line.text):
             return ()
         cells = [each.strip() for each in _SPLIT.split(line.text.strip().strip("|").strip())]
         if self._takes_head(cells):
@@ -49,10 +57,6 @@ class ReleaseTable:
             self._columns = []
             return ()
         return self._row(line, cells)
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
-        return ()
 
     def _takes_head(self, cells: list[str]) -> bool:
         hosts = [at for at, cell in enumerate(cells) if _HOST_COLUMN.match(cell)]

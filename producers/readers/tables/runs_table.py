@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.codes import TrialOutcome
 from nemesis.schemas.observed import TrialFinished
@@ -23,6 +23,8 @@ _OUTCOMES: Final[dict[str, TrialOutcome]] = {
     **dict.fromkeys(("fail", "failed", "fails", "error", "crash", "crashed", "crashes"), "failed"),
     **dict.fromkeys(("hang", "hangs", "hung", "stuck", "timeout", "deadlock"), "hung"),
 }
+# what a row is made of; most lines of logs hold a colon, a bracket or a slash
+_PLAIN: Final = re.compile(r"[\w\s.,|+=-]+\Z")
 _RATE: Final = re.compile(r"\d{1,6}(?:\.\d{1,6})?\Z")
 _HOSTS: Final = re.compile(r"[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*\d[a-z0-9._-]*\Z", re.IGNORECASE)
 _RELEASE: Final = re.compile(r"(?:[A-Za-z][\w+]*?[-_=])?v?\d+(?:\.\d+)+[\w.+-]*\Z")
@@ -33,14 +35,18 @@ _TRIAL: Final = re.compile(r"[a-z]+(?:_[a-z]+)+\Z")
 WORDS_MAX: Final = 40
 
 
-class RunsTable:
+class RunsTable(Reader):
     """Collects rows; at the end they are a table or nothing."""
 
     def __init__(self) -> None:
-        self.known = False
         self._rows: list[Note] = []
         self._unit_kbps = _KBPS["gb/s"]
         self._others = 0
+
+    @property
+    def busy(self) -> bool:
+        """While so few other lines were met that the rows may yet be a table."""
+        return self._others <= ROWS_MAX
 
     def take(self, line: TextLine) -> Iterable[Note]:
         """Nothing yet: one row is no table."""
@@ -52,7 +58,7 @@ class RunsTable:
                 small = unit[1] in ("Gb/s", "Gbps")
                 self._unit_kbps = _KBPS["gbps" if small else unit[1].lower()]
             return ()
-        row = _row(raw, self._unit_kbps)
+        row = _row(raw, self._unit_kbps) if _PLAIN.match(raw) else None
         if row is None:
             self._others += 1
         elif len(self._rows) < ROWS_MAX:

@@ -8,16 +8,16 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nemesis.producers.readers.notes import Note, TextLine, note
+from nemesis.producers.readers.notes import Note, Reader, TextLine, note
 from nemesis.producers.readers.unplaced import unplaced
 from nemesis.schemas.observed import LogLineWritten, StepsTimed
 
 MS_NS: Final = 1_000_000
 UNITS_NS: Final = {"s": 1_000_000_000, "ms": MS_NS, "us": 1_000, "ns": 1}
 _STEP: Final = re.compile(r"(?:time|step|iter(?:ation)?|batch|epoch|t)\Z", re.IGNORECASE)
-_HEAD: Final = re.compile(
-    r'(?:\A|[,;\t]) *"?(?:time|step|iter(?:ation)?|batch|epoch|t)"? *(?:[,;\t]|\Z)', re.IGNORECASE
-)
+_CELL: Final = r' *"?(?:time|step|iter(?:ation)?|batch|epoch|t)"? *(?:[,;\t]|\Z)'
+_FIRST: Final = re.compile(_CELL, re.IGNORECASE)
+_LATER: Final = re.compile(r"[,;\t]" + _CELL, re.IGNORECASE)
 _RANK: Final = re.compile(
     r"(?:worker|rank|r|w|gpu|proc(?:ess)?)[ _-]?(\d{1,6})(?:_(s|ms|us|ns))?\Z", re.I
 )
@@ -31,11 +31,13 @@ _NO_NUMBER: Final = re.compile(r"\s*[-+]?(?:nan|inf(?:inity)?|null|none|n/a)\s*\
 """A rank that told of no time for a step: it may have been measured by nobody, or not have come."""
 
 
-class StepTimes:
+class StepTimes(Reader):
     """Reads the rows of a table."""
 
+    starts = (_FIRST,)
+    holds = (_LATER,)
+
     def __init__(self) -> None:
-        self.known = False
         self._split = ","
         self._step_at = 0
         self._ranks_at: list[tuple[int, int]] = []
@@ -43,10 +45,15 @@ class StepTimes:
         self._worker_at = -1
         self._unit_ns = MS_NS
 
+    @property
+    def busy(self) -> bool:
+        """In a table."""
+        return self.known
+
     def take(self, line: TextLine) -> Iterable[Note]:
         """A row, or the head."""
         raw = line.raw.strip()
-        if _HEAD.search(raw) and self._takes_head(raw):
+        if (_FIRST.match(raw) or _LATER.search(raw)) and self._takes_head(raw):
             self.known = True
             return ()
         if not self.known:
@@ -70,10 +77,6 @@ class StepTimes:
             told = LogLineWritten(**unplaced(), source="program", text=raw[:TEXT_CHARS_MAX])
             found.append(note(line, told))
         return found
-
-    def end(self) -> Iterable[Note]:
-        """Nothing waits for the end."""
-        return ()
 
     def _time_ns(self, cell: str) -> int:
         if not cell.strip():

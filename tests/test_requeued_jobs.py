@@ -12,8 +12,10 @@ from nemesis.actors.claims import Claims
 from nemesis.actors.following import Accepted, judge
 from nemesis.actors.planning import plan_of
 from nemesis.processors.fold import Input
+from nemesis.processors.goodput.goodput import Goodput
 from nemesis.processors.healer.healer import Healer
 from nemesis.schemas.decided import QuiesceDecided
+from nemesis.schemas.inferred import GoodputAccounted
 from nemesis.schemas.observed import GroupBroken, ProcessExited
 from nemesis.schemas.operated import PolicyApplied, ProcessorActivated
 from nemesis.schemas.plans import Plan
@@ -23,9 +25,10 @@ from tests.scheduler_cell import Cell
 
 
 def looked_after() -> Cell:
-    """A job that the scheduler placed on n001 and n002, and a healer that may act."""
-    cell = Cell((2, 2), beside=(Healer,))
-    cell.operate(ProcessorActivated, "healer", name="healer", version=1)
+    """A job that the scheduler placed on n001 and n002, a healer that may act, and accounts."""
+    cell = Cell((2, 2), beside=(Healer, Goodput))
+    for name in ("healer", "goodput"):
+        cell.operate(ProcessorActivated, name, name=name, version=1)
     cell.operate(PolicyApplied, "policy", policy=msgspec.Raw(msgspec.json.encode(ACT)))
     cell.submit("llama", "TP8_NVL18+DP2")
     assert cell.nodes_of("llama") == ("n001", "n002")
@@ -86,6 +89,21 @@ def test_what_ends_on_the_nodes_that_it_left_is_no_failure_of_its_second_life() 
     assert len(cell.told(QuiesceDecided)) == decided
     die(cell, 9, "n004")
     assert cell.told(QuiesceDecided)[-1].dead_ranks == (9,)
+
+
+def test_a_release_ends_the_accounts_of_a_life_and_what_the_healer_has_to_do_with_it() -> None:
+    cell = looked_after()
+    cell.tick(30)
+    cell.end("llama", requeued=True)
+    (first,) = cell.told(GoodputAccounted)
+    assert (first.ended, first.until_ns - first.since_ns) == (True, 30_000_000_000)
+    cell.tick(20)
+    cell.end("llama")
+    die(cell, 3, "n001")
+    cell.tick()
+    assert not cell.told(QuiesceDecided)
+    second = cell.told(GoodputAccounted)[-1]
+    assert (second.ended, second.until_ns - second.since_ns) == (True, 20_000_000_000)
 
 
 @pytest.mark.parametrize("present", [0, 7, 9])

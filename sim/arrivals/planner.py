@@ -4,7 +4,7 @@ Nothing waits: time goes from one event to the next. At one moment jobs end firs
 then who can starts. A job runs as long as it did in the trace, wherever it is put.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -79,8 +79,11 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[Refusal, ...]
 
 
-def run(arrivals: Sequence[Arrival], planner: Planner) -> Course:
-    """Let jobs, which stand in the order of their submission, come, run and go."""
+def run(arrivals: Sequence[Arrival], planner: Planner, on_come: Callable[[int], None]) -> Course:
+    """Let jobs, which stand in the order of their submission, come, run and go.
+
+    `on_come` hears how many have come.
+    """
     stays: list[Stay] = []
     refused: list[Refusal] = []
     waiting: dict[str, Arrival] = {}
@@ -96,6 +99,7 @@ def run(arrivals: Sequence[Arrival], planner: Planner) -> Course:
             waiting[arrivals[at].job] = arrivals[at]
             planner.come(arrivals[at])
             at += 1
+            on_come(at)
         for said in planner.said():
             arrival = waiting.pop(said.job)
             if isinstance(said, Refusal):

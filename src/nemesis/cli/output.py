@@ -26,19 +26,20 @@ def print_json(document: Any) -> None:
 class Progress:
     """A line on a terminal that says how far it is; nothing where nobody looks."""
 
-    def __init__(self, total_count: int) -> None:
-        """`total_count` 0: nobody knows."""
+    def __init__(self, total_count: int, what: str = "facts") -> None:
+        """`total_count` of `what`; 0: nobody knows."""
         self._total_count = total_count
+        self._what = what
         self._shown = sys.stderr.isatty()
         self._last_s = 0.0
 
     def at(self, count: int) -> None:
-        """So many facts have passed."""
+        """So many have passed."""
         now_s = time.monotonic()
         if self._shown and now_s - self._last_s > 0.2:
             self._last_s = now_s
             share = f", {min(100, 100 * count // self._total_count)} %" if self._total_count else ""
-            print(f"\r{count} facts{share}", end="", file=sys.stderr, flush=True)
+            print(f"\r{count} {self._what}{share}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Take the line away."""

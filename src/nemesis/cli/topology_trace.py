@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from nemesis.cli.output import JsonOption, print_json, say
+from nemesis.cli.output import JsonOption, Progress, print_json, say
 from nemesis.schemas.errors import NemesisError
 
 if TYPE_CHECKING:
@@ -73,9 +73,14 @@ def trace(
         "first fit": FirstFit(place),
         "kubernetes": KubernetesDefault(place, seed=seed),
     }
-    rows = [
-        figures_of(name, run(found.arrivals, planner), groups) for name, planner in planners.items()
-    ]
+    progress = Progress(len(found.arrivals), "jobs")
+    try:
+        rows = [
+            figures_of(name, run(found.arrivals, planner, progress.at), groups)
+            for name, planner in planners.items()
+        ]
+    finally:
+        progress.end()
     if json:
         print_json(_document(found, place, groups.gpu_count, rows))
         return

@@ -18,14 +18,20 @@ TEXT_CHARS_MAX: Final = 4096  # the kernel's own records are 1 KiB (kernel/print
 class KernelLines:
     """The kernel log of one node on its way to the log."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, *, untold_count: int = 0) -> None:
+        """`untold_count`: lines of an earlier life that no fact of it told of."""
         self._origin = origin
         self._window_ns = -WINDOW_NS
         self._sent_count = 0
         self._last = ("", -1)
         self._repeats = 0
         self._held: tuple[str, int] | None = None
-        self._held_count = 0
+        self._held_count = untold_count
+
+    @property
+    def untold_count(self) -> int:
+        """Lines taken that no fact has told of yet."""
+        return self._held_count + self._repeats
 
     def take(self, text: str, at_ns: int, *, priority: int = 6) -> list[KernelLineLogged]:
         """The facts that this line gives rise to, the line itself among them or counted."""

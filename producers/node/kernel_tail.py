@@ -1,12 +1,14 @@
 """The kernel's log of this node as facts, each line once over all lives of the producer.
 
 It is read from /dev/kmsg, and where that is shut as journald has it. How far it was read is kept in
-a file, with the boot that it is true of. Whoever takes the facts calls `keep` once they lie where a
-crash does not reach them.
+a file, with the boot that it is true of, the facts of the last look and what was only counted:
+whoever takes the facts calls `keep` before he hands them on, and the next life hands those last
+ones on once more, under the numbers that they had, so that readers drop what they know.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +21,13 @@ from nemesis.producers.node.journal import Journal
 from nemesis.producers.node.kmsg import Kmsg
 from nemesis.producers.node.probe import NotReadError
 from nemesis.producers.origin import Origin
-from nemesis.schemas.observed import KernelLineLogged
+from nemesis.schemas.errors import MalformedFactError
+from nemesis.schemas.facts import decode_observation, encode_observation
+from nemesis.schemas.observed import KernelLineLogged, Observation
 from nemesis.streams.replacing import replace_file
 
 SOURCE: Final = "kmsg"
+KIND: Final = "kernel"
 MACHINE: Final = Path("/dev/kmsg")
 
 
@@ -33,6 +38,10 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     next_seq: int = -1
     cursor: str = ""
     """journald's name for the last line that was taken, "" where it is not read from there."""
+    untold_count: int = 0
+    """Lines read that no fact had told of."""
+    last: tuple[bytes, ...] = ()
+    """The facts of the last look, which may not have been handed on."""
 
 
 class KernelTail:
@@ -51,13 +60,15 @@ class KernelTail:
         self._origin: Final = origin
         self._kept: Final = kept
         self._monotonic_ns: Final = monotonic_ns
-        self._lines: Final = KernelLines(origin)
         self._flushed_ns = 0
         self._log: Kmsg | Journal | None = None
         self._read = Seen(f"node/{origin.node}", SOURCE, "read")
         self._shut = self._read
         """Why /dev/kmsg is not read, where it is not."""
         position = self._position()
+        self._lines: Final = KernelLines(origin, untold_count=position.untold_count)
+        self.last: Final = _decoded(position.last)
+        """What the life before may not have handed on, as it was."""
         try:
             self._log = Kmsg(path, next_seq=position.next_seq, began_ns=monotonic_ns())
         except NotReadError as error:
@@ -104,12 +115,18 @@ class KernelTail:
         if self._log is not None:
             self._log.close()
 
-    def keep(self) -> None:
-        """What was read lies safe: the next life goes on behind it."""
+    def keep(self, facts: Sequence[KernelLineLogged] = ()) -> None:
+        """The next life goes on behind what was read, and hands on these facts once more."""
         log = self._log
         if self._kept is None or log is None or (log.next_seq < 0 and not log.cursor):
             return
-        position = Position(boot_id=self._origin.boot_id, next_seq=log.next_seq, cursor=log.cursor)
+        position = Position(
+            boot_id=self._origin.boot_id,
+            next_seq=log.next_seq,
+            cursor=log.cursor,
+            untold_count=self._lines.untold_count,
+            last=tuple(encode_observation(fact) for fact in facts),
+        )
         try:
             replace_file(self._kept, msgspec.json.encode(position))
         except OSError:
@@ -130,3 +147,11 @@ class KernelTail:
         except (OSError, msgspec.DecodeError):
             return Position(boot_id="")
         return position if position.boot_id == self._origin.boot_id else Position(boot_id="")
+
+
+def _decoded(kept: Sequence[bytes]) -> list[Observation]:
+    found: list[Observation] = []
+    for raw in kept:
+        with suppress(MalformedFactError):  # somebody wrote into the file
+            found.append(decode_observation(KIND, raw))
+    return found

@@ -80,7 +80,10 @@ class Kmsg:
 
     def _raw_records(self) -> Iterator[bytes]:
         if self._is_copy:
-            yield from os.read(self._fd, COPY_BYTES).splitlines()
+            raw = os.read(self._fd, COPY_BYTES)
+            whole = raw[: raw.rfind(b"\n") + 1]  # what is being written is read when it is whole
+            os.lseek(self._fd, len(whole) - len(raw), os.SEEK_CUR)
+            yield from whole.splitlines()
             return
         for _ in range(RECORDS_MAX):
             try:

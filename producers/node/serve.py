@@ -1,8 +1,9 @@
 """The producer of a node at work: polls, follows the kernel's log, and carries facts to the log.
 
 It never waits for the log: while that is away, also before it was ever reached, facts go to a spool
-on disk. Kernel facts go there first in any case, and how far the kernel's log was read is kept
-behind them, so that a kill loses no line and a restart repeats none.
+on disk. Kernel facts go there first in any case, and before that, with how far the kernel's log was
+read, to where the next life finds them: a kill loses no line, and what a restart repeats has the
+number that it had.
 """
 
 import asyncio
@@ -134,6 +135,7 @@ class Producer:
         self._kernel = KernelTail(
             self._origin, self._settings.root / "dev/kmsg", self._settings.state / "kmsg.json"
         )
+        self._take(self._kernel.last)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._carry())
@@ -143,6 +145,7 @@ class Producer:
             raise first_error(group) from None
         finally:
             self._close()
+            self._kernel.keep()
             self._kernel.close()
 
     def _close(self) -> None:
@@ -242,9 +245,9 @@ class Producer:
         assert kernel is not None
         while True:
             facts = kernel.read(time.time_ns())
-            self._take(facts)
             if facts:
-                kernel.keep()
+                kernel.keep(facts)
+            self._take(facts)
             await asyncio.sleep(KERNEL_LOOK_S)
 
 

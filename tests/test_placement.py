@@ -188,10 +188,10 @@ def test_an_exchange_holds_and_costs_no_more_and_ends_the_same(
     first = greedy(place, some)
     if not first:
         return
-    better = exchanged(place, some, WEIGHTS, first, attempts_max=100)
+    better = exchanged(place, some, [WEIGHTS] * len(some), first, attempts_max=100)
     assert flaws(place, some, better) == ""
     assert total(place, better, WEIGHTS) <= total(place, first, WEIGHTS)
-    assert better == exchanged(place, some, WEIGHTS, first, attempts_max=100)
+    assert better == exchanged(place, some, [WEIGHTS] * len(some), first, attempts_max=100)
 
 
 def test_a_small_gang_makes_room_for_a_large_one() -> None:
@@ -199,5 +199,5 @@ def test_a_small_gang_makes_room_for_a_large_one() -> None:
     some = [Gang(6), Gang(8)]
     wrong = ((Part(0, 6),), (Part(1, 6), Part(0, 2)))
     assert flaws(place, some, wrong) == ""
-    better = exchanged(place, some, WEIGHTS, wrong, attempts_max=10)
+    better = exchanged(place, some, [WEIGHTS] * 2, wrong, attempts_max=10)
     assert [nodes(each) for each in better] == [{1: 6}, {0: 8}]

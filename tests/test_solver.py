@@ -3,10 +3,15 @@
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nemesis.actors.solver.highs import solve
+from nemesis.actors.solver.prices import least
+from nemesis.actors.solver.together import together
 from nemesis.processors.placement.baselines.arnold import arnold_placements, arnold_program
+from nemesis.processors.placement.bounds import lower_bound
 from nemesis.processors.placement.counts import (
     Answer,
     flaws,
@@ -18,7 +23,8 @@ from nemesis.processors.placement.counts import (
 )
 from nemesis.processors.placement.exhaustive import optimum
 from nemesis.processors.placement.ground import Gang, Ground, cost
-from tests.grounds import ground, nodes
+from nemesis.processors.placement.priced import Prices, level_of, priced
+from tests.grounds import gangs, ground, grounds, nodes
 
 WEIGHTS = (5, 11)
 
@@ -40,21 +46,55 @@ def small(dice: Random) -> tuple[Ground, list[Gang]]:
 def test_the_optimum_of_500_small_clusters_is_found_and_called_so() -> None:
     dice, tried = Random(8), 0
     while tried < 500:
-        place, gangs = small(dice)
-        best = optimum(place, gangs, WEIGHTS)
-        own = program(place, gangs, [WEIGHTS] * len(gangs))
-        answer = solve(own.mip, seconds=10)
-        found = judge(place, gangs, WEIGHTS, program=own, answer=answer)
+        place, some = small(dice)
+        best = optimum(place, some, WEIGHTS)
+        own, answer = together(place, some, [WEIGHTS] * len(some), seconds=10)
+        found = judge(place, some, WEIGHTS, program=own, answer=answer)
         assert bool(found.placements) == bool(best)
         if best:
             tried += 1
             assert found.cost == found.bound == total(place, best, WEIGHTS)
             assert found.status == "optimal"
-            assert flaws(place, gangs, found.placements) == ""
+            assert flaws(place, some, found.placements) == ""
 
 
 PLACE = ground((4, 4, 3, 2), (2, 2))
 GANGS = [Gang(5), Gang(4, segment=2)]
+
+
+prices = st.lists(st.integers(0, 40), min_size=3, max_size=3)
+
+
+@given(grounds(), st.lists(gangs, min_size=1, max_size=3), prices, prices)
+def test_no_prices_show_more_than_the_best_placement_costs(
+    place: Ground, some: list[Gang], segment: list[int], touch: list[int]
+) -> None:
+    best = optimum(place, some, WEIGHTS)
+    if not best:
+        return
+    for height, weight in enumerate(WEIGHTS):
+        own = [weight if at == height else 0 for at in range(len(WEIGHTS))]
+        level = level_of(place, height, some, [weight] * len(some))
+        count = len(some)
+        shown = priced(level, Prices(tuple(segment[:count]), tuple(touch[:count]), 4))
+        assert shown.bound <= total(place, optimum(place, some, own), own)
+
+
+@given(grounds(), st.lists(gangs, min_size=1, max_size=3))
+def test_the_bound_of_prices_lies_between_that_of_each_gang_alone_and_the_optimum(
+    place: Ground, some: list[Gang]
+) -> None:
+    best = optimum(place, some, WEIGHTS)
+    if best:
+        found = sum(least(place, some, [WEIGHTS] * len(some), seconds=5))
+        assert lower_bound(place, some, WEIGHTS) <= found <= total(place, best, WEIGHTS)
+
+
+def test_gangs_that_compete_are_bounded_together() -> None:
+    """Three gangs of two on two leaves of three: each alone needs one leaf, one is torn."""
+    place, some = ground((3, 3)), [Gang(2)] * 3
+    assert lower_bound(place, some, (1,)) == 3
+    assert least(place, some, [(1,)] * 3, seconds=5) == (4,)
 
 
 def test_a_start_is_the_placement_that_it_was_made_of() -> None:

@@ -8,9 +8,9 @@ is checked by the scheduler; without it jobs are placed all the same, after the 
 import asyncio
 from typing import Final
 
-from nemesis.actors.solver.highs import solve
+from nemesis.actors.solver.together import together
 from nemesis.processors.fold import Input
-from nemesis.processors.placement.counts import Answer, program, proposal
+from nemesis.processors.placement.counts import Answer, proposal
 from nemesis.processors.placement.ground import Gang, Ground
 from nemesis.schemas.facts import encode_conclusion
 from nemesis.schemas.observed import ClockTicked
@@ -71,8 +71,9 @@ def proposed(request: PlacementRequested, *, seconds: float) -> PlacementPropose
     """The best that is found in so many seconds."""
     ground = Ground(request.free, request.tiers)
     gangs = [Gang(gang.nodes, gang.segment) for gang in request.gangs]
-    asked = program(ground, gangs, [gang.weights for gang in request.gangs])
-    answer = solve(asked.mip, seconds=seconds)
+    asked, answer = together(
+        ground, gangs, [gang.weights for gang in request.gangs], seconds=seconds
+    )
     placements = proposal(asked, gangs, answer)
     told = tuple(
         GangProposed(

@@ -66,8 +66,16 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         return (self.cost - self.bound) * 1_000_000 // self.cost if self.cost else 0
 
 
-def program(ground: Ground, gangs: Sequence[Gang], weights: Sequence[Sequence[int]]) -> Program:
-    """The program of placing all these gangs; `weights`: by gang, of each level."""
+def program(
+    ground: Ground,
+    gangs: Sequence[Gang],
+    weights: Sequence[Sequence[int]],
+    least: Sequence[int] = (),
+) -> Program:
+    """The program of placing all these gangs; `weights`: by gang, of each level.
+
+    `least`: by level, what touching it is known to cost at least.
+    """
     building = Building()
     counts: list[tuple[int, int, int]] = []
     uses: list[tuple[int, int, int, int]] = []
@@ -81,6 +89,15 @@ def program(ground: Ground, gangs: Sequence[Gang], weights: Sequence[Sequence[in
     for shelf, sharing in on_shelf.items():
         columns, sizes = zip(*sharing, strict=True)
         building.row(columns, sizes, high=ground.free[shelf])
+    for height, low in enumerate(least):
+        alone = sum(
+            own[height] * fewest(ground, ground.levels[height], gang)
+            for gang, own in zip(gangs, weights, strict=True)
+        )
+        if low > alone:  # else each gang's own row says it, and a row more misleads the solver
+            touching = [(variable, gang) for variable, gang, level, _ in uses if level == height]
+            prices = [weights[gang][height] for _, gang in touching]
+            building.row([variable for variable, _ in touching], prices, low=low)
     return Program(building.built(), tuple(counts), tuple(uses))
 
 
@@ -120,10 +137,12 @@ def values_of(
     return tuple(values)
 
 
-def greedy(ground: Ground, gangs: Sequence[Gang]) -> tuple[Placement, ...]:
-    """Best fit by subtree, the largest gang first; () where one finds no place."""
+def greedy(
+    ground: Ground, gangs: Sequence[Gang], order: Sequence[int] = ()
+) -> tuple[Placement, ...]:
+    """Best fit by subtree, in this order or the largest gang first; () where one has no place."""
     found: dict[int, Placement] = {}
-    for number in sorted(range(len(gangs)), key=lambda at: (-gangs[at].nodes, at)):
+    for number in order or sorted(range(len(gangs)), key=lambda at: (-gangs[at].nodes, at)):
         placement = best_fit(ground, gangs[number])
         if not placement:
             return ()
@@ -154,7 +173,9 @@ def judge(
             bound, bound_by = solver_bound, "solver"
         proposed = proposal(program, gangs, answer)
         refused = flaws(ground, gangs, proposed) if proposed else ""
-    better = exchanged(ground, gangs, weights, own, attempts_max=attempts_max) if own else ()
+    better: tuple[Placement, ...] = ()
+    if own:
+        better = exchanged(ground, gangs, [weights] * len(gangs), own, attempts_max=attempts_max)
     options: tuple[tuple[Source, tuple[Placement, ...]], ...] = (
         ("subtree", own),
         ("exchange", better),

@@ -16,12 +16,12 @@ from nemesis.processors.placement.subtree import best_fit
 def exchanged(
     ground: Ground,
     gangs: Sequence[Gang],
-    weights: Sequence[int],
+    weights: Sequence[Sequence[int]],
     placements: Sequence[Placement],
     *,
     attempts_max: int,
 ) -> tuple[Placement, ...]:
-    """Placements that cost no more than those given, which hold."""
+    """Placements that cost no more than those given, which hold; `weights`: by gang, by level."""
     now = list(placements)
     free = ground
     for placement in now:
@@ -36,7 +36,10 @@ def exchanged(
                     continue
                 left -= 1
                 better = _again(
-                    free, (gangs[first], gangs[second]), weights, (now[first], now[second])
+                    free,
+                    (gangs[first], gangs[second]),
+                    (weights[first], weights[second]),
+                    (now[first], now[second]),
                 )
                 if better is not None:
                     free, now[first], now[second] = better
@@ -45,12 +48,15 @@ def exchanged(
 
 
 def _by_excess(
-    ground: Ground, gangs: Sequence[Gang], weights: Sequence[int], now: Sequence[Placement]
+    ground: Ground,
+    gangs: Sequence[Gang],
+    weights: Sequence[Sequence[int]],
+    now: Sequence[Placement],
 ) -> list[int]:
     """The gangs that touch more than they would alone, the worst first."""
     excess = [
-        cost(ground, placement, weights) - lower_bound(ground, [gang], weights)
-        for gang, placement in zip(gangs, now, strict=True)
+        cost(ground, placement, own) - lower_bound(ground, [gang], own)
+        for gang, own, placement in zip(gangs, weights, now, strict=True)
     ]
     return sorted((at for at, each in enumerate(excess) if each > 0), key=lambda at: -excess[at])
 
@@ -58,19 +64,19 @@ def _by_excess(
 def _again(
     free: Ground,
     pair: tuple[Gang, Gang],
-    weights: Sequence[int],
+    weights: tuple[Sequence[int], Sequence[int]],
     placed: tuple[Placement, Placement],
 ) -> tuple[Ground, Placement, Placement] | None:
     """(what is free then, both placements) where placing both anew is cheaper."""
     both = _returned(free, (*placed[0], *placed[1]))
-    before = sum(cost(free, each, weights) for each in placed)
+    before = sum(cost(free, each, own) for each, own in zip(placed, weights, strict=True))
     best: tuple[Ground, Placement, Placement] | None = None
     for early, late in ((0, 1), (1, 0)):
         first = best_fit(both, pair[early])
         rest = both.less(first)
         second = best_fit(rest, pair[late])
         if first and second:
-            total = cost(free, first, weights) + cost(free, second, weights)
+            total = cost(free, first, weights[early]) + cost(free, second, weights[late])
             if total < before:
                 before = total
                 ordered = (first, second) if early == 0 else (second, first)

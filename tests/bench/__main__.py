@@ -23,6 +23,7 @@ from tests.bench import (
     pipeline,
     placing,
     predicting,
+    queueing,
     recovering,
     replaying,
     resuming,
@@ -35,6 +36,7 @@ SHORT = (
     scoring.measure,
     predicting.measure,
     placing.measure,
+    queueing.measure,
     recovering.measure,
     resuming.measure,
     hooking.measure,
@@ -45,7 +47,13 @@ SHORT = (
     page.measure,
     generating.measure,
 )
-LONG = (catch_up.measure, cluster_live.measure, watching.measure, comparing.measure)
+LONG = (
+    queueing.measure_long,
+    catch_up.measure,
+    cluster_live.measure,
+    watching.measure,
+    comparing.measure,
+)
 
 
 async def main(measures: tuple[Callable[[], Awaitable[list[Row]]], ...]) -> int:

@@ -14,6 +14,7 @@ from nemesis.actors.claims import Claims
 from nemesis.actors.notary import Notary
 from nemesis.actors.planning import nodes_of, plan_of
 from nemesis.actors.self_made import SelfMade
+from nemesis.actors.suspicion import ASK_S, Suspicion, ask
 from nemesis.processors.fold import Input
 from nemesis.processors.healer.replicas import world_of
 from nemesis.schemas.facts import EVENTS_SUBJECT, telemetry_subject
@@ -40,6 +41,7 @@ class JobActor:
             on_said=self._self_made.hear,
             on_change=self._wake,
         )
+        self._suspicion: Final = Suspicion()
         self._changed: Final = asyncio.Event()
         self._attempts: Final[dict[str, Attempting]] = {}
         self._caught_up = False
@@ -51,6 +53,7 @@ class JobActor:
             tasks.create_task(self._read_events())
             tasks.create_task(self._read_clock())
             tasks.create_task(self._self_made.run())
+            tasks.create_task(self._ask_producers())
             await self._act(tasks)
 
     async def _read_events(self) -> None:
@@ -59,7 +62,9 @@ class JobActor:
             self._caught_up = reader.pending_count == 0
             async for records in reader:
                 for record in records:
-                    self.claims.take(Input(record))
+                    item = Input(record)
+                    self.claims.take(item)
+                    self._suspicion.take(item)
                 self._caught_up = self._caught_up or reader.pending_count == 0
                 self._wake()
 
@@ -91,6 +96,13 @@ class JobActor:
                         self._attempts[name] = attempting
                         tasks.create_task(self._run(name, attempting))
             await self._changed.wait()
+
+    async def _ask_producers(self) -> None:
+        while True:
+            if self._caught_up and self.claims.log_time_ns:
+                plans = self._suspicion.plans(self.claims.log_time_ns)
+                await ask(self._log.connection, plans)
+            await asyncio.sleep(ASK_S)
 
     async def _run(self, name: str, attempting: Attempting) -> None:
         try:

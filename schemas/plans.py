@@ -3,8 +3,9 @@
 Agents do not read the log. The actor sends a Plan by request on `nemesis.plan.<node>` until it is
 answered with a PlanAnswer; an agent says what became of it in Reports on
 `nemesis.report.<node>.ranks`, and one that (re)connects asks for its last plans by a Hello request
-on `nemesis.report.<node>.hello`, answered with Plans. All payloads are JSON, so that people can
-watch the channel with `nats sub`.
+on `nemesis.report.<node>.hello`, answered with Plans. A node's producer
+listens on `nemesis.plan.<node>.polls` alone. All payloads are JSON, so that people can watch the
+channel with `nats sub`.
 
 A job's membership has an epoch: 0 as submitted, one more with each new membership. Plans of a job
 are ordered by its life, then by `order_of`: hold(e) comes before membership(e + 1), which comes
@@ -165,6 +166,18 @@ class Plans(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     plans: tuple[Plan, ...] = ()
 
 
+class PollPlan(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+    """A node's producer is asked to poll more often for a while; it does not answer."""
+
+    node: str
+    period_ns: Ns
+    """From poll to poll; a producer polls no oftener than once a second."""
+    for_ns: Ns
+    """For so long from when it hears of it; who still wants it asks again."""
+    why: str = ""
+    """The incident for which it is asked."""
+
+
 def order_of(epoch: int, kind: PlanKind) -> int:
     """The place of a plan among those of its job; observe has none and counts as membership."""
     return epoch * 3 + {"membership": 0, "observe": 0, "hold": 1, "stop": 2}[kind]
@@ -173,6 +186,11 @@ def order_of(epoch: int, kind: PlanKind) -> int:
 def plan_subject(node: str) -> str:
     """Where a node's agent listens."""
     return f"nemesis.plan.{token_of(node)}"
+
+
+def poll_plan_subject(node: str) -> str:
+    """Where a node's producer listens."""
+    return f"{plan_subject(node)}.polls"
 
 
 def report_subject(node: str) -> str:
@@ -188,12 +206,13 @@ def hello_subject(node: str) -> str:
 ALL_REPORTS: Final = "nemesis.report.*.ranks"
 ALL_HELLOS: Final = "nemesis.report.*.hello"
 
-Message = Plan | PlanAnswer | Report | Hello | Plans
-M = TypeVar("M", Plan, PlanAnswer, Report, Hello, Plans)
+Message = Plan | PlanAnswer | Report | Hello | Plans | PollPlan
+M = TypeVar("M", Plan, PlanAnswer, Report, Hello, Plans, PollPlan)
 
 _encoder: Final = msgspec.json.Encoder()
 _decoders: Final[dict[Any, msgspec.json.Decoder[Any]]] = {
-    struct: msgspec.json.Decoder(struct) for struct in (Plan, PlanAnswer, Report, Hello, Plans)
+    struct: msgspec.json.Decoder(struct)
+    for struct in (Plan, PlanAnswer, Report, Hello, Plans, PollPlan)
 }
 
 

@@ -19,11 +19,16 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 FieldDocs = Mapping[tuple[str, str], str]
 """What the source says about a field, by struct and field."""
 
-_CHANNELS_OF_AGENTS: Final[Mapping[str, tuple[str, str, type[msgspec.Struct]]]] = {
+_CHANNELS_OF_NODES: Final[Mapping[str, tuple[str, str, type[msgspec.Struct]]]] = {
     "plan": (
         "nemesis.plan.{node}",
         "A plan for a node's agent; the reply is its answer.",
         plans.Plan,
+    ),
+    "poll_plan": (
+        "nemesis.plan.{node}.polls",
+        "A node's producer is asked to poll more often for a while; nobody replies.",
+        plans.PollPlan,
     ),
     "report": (
         "nemesis.report.{node}.ranks",
@@ -78,7 +83,7 @@ def asyncapi(docs: FieldDocs) -> dict[str, Any]:
     structs: list[type[msgspec.Struct]] = [
         *(kind.struct for kind in facts),
         *(struct for _, struct in _CURSORS.values()),
-        *(struct for _, _, struct in _CHANNELS_OF_AGENTS.values()),
+        *(struct for _, _, struct in _CHANNELS_OF_NODES.values()),
         *_REPLIES,
         Event,
     ]
@@ -92,7 +97,7 @@ def asyncapi(docs: FieldDocs) -> dict[str, Any]:
         messages[name] = _message(struct, "application/msgpack")
         channels[name] = _channel(address, _first_line(struct), name)
         operations[f"send_{name}"] = _operation("send", name)
-    for name, (address, says, struct) in _CHANNELS_OF_AGENTS.items():
+    for name, (address, says, struct) in _CHANNELS_OF_NODES.items():
         messages[name] = _message(struct, "application/json")
         channels[name] = _channel(address, says, name)
         operations[f"send_{name}"] = _operation("send", name)

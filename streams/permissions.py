@@ -159,9 +159,10 @@ def _node(token: str, name: str) -> Permissions:
 
 
 def _producer(token: str, name: str) -> Permissions:
-    # no plan, no report, no object: what a stolen seed of it can do is to lie about its own node
+    # no plan of a job, no report, no object: a stolen seed of it can lie about its own node
     own = tuple(f"nemesis.telemetry.{token}.{kind}" for kind in _PRODUCED)
-    return Permissions((*own, f"$JS.API.DIRECT.GET.{STREAM}.{FILL_SUBJECT}"), ())
+    fill = f"$JS.API.DIRECT.GET.{STREAM}.{FILL_SUBJECT}"
+    return Permissions((*own, fill), (f"nemesis.plan.{token}.polls",))
 
 
 def _collector(token: str, name: str) -> Permissions:
@@ -192,10 +193,13 @@ def _processor(token: str, name: str) -> Permissions:
 
 
 def _actor(token: str, name: str) -> Permissions:
-    # Only the job actor talks to agents. It answers in a node's inbox and nowhere else: who asks
+    # Only the job actor talks to nodes. It answers in a node's inbox and nowhere else: who asks
     # names the subject of the answer, and could name one that is not its own to write.
     speaks, hears = (
-        (("nemesis.plan.*", f"{inbox_of('node-*')}.>"), ("nemesis.report.*.>",))
+        (
+            ("nemesis.plan.*", "nemesis.plan.*.polls", f"{inbox_of('node-*')}.>"),
+            ("nemesis.report.*.>",),
+        )
         if name == "job"
         else ((), ())
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from nats.aio.msg import Msg
 
 from nemesis.producers.node import ras
 from nemesis.producers.node.coverage import Backlog
@@ -23,9 +24,10 @@ from nemesis.producers.node.kernel_tail import KernelTail
 from nemesis.producers.node.root import Root
 from nemesis.producers.node.watch import PERIOD_NS, NodeWatch
 from nemesis.producers.origin import Origin
-from nemesis.schemas.errors import NemesisError
+from nemesis.schemas.errors import MalformedFactError, NemesisError
 from nemesis.schemas.facts import encode_observation, telemetry_subject
 from nemesis.schemas.observed import Observation
+from nemesis.schemas.plans import PollPlan, decode_message, poll_plan_subject
 from nemesis.schemas.registry import BY_STRUCT
 from nemesis.schemas.watched import CoverageReported
 from nemesis.streams.alone import alone
@@ -40,6 +42,9 @@ from nemesis.streams.spool import Spool
 
 KERNEL_LOOK_S: Final = 0.2
 RETRY_S: Final = 1.0
+FASTEST_NS: Final = 1_000_000_000
+HURRY_NS_MAX: Final = 60_000_000_000
+"""Longer is asked anew: a producer that nobody tells when it is over must not go on."""
 LEAVE_S: Final = 3.0
 """A log that is there takes the last facts in milliseconds, under load in a second or two."""
 KERNEL: Final = frozenset({"kernel"})
@@ -103,6 +108,10 @@ class Producer:
         self._kernel: KernelTail | None = None
         self._dropped_count = 0
         self._log: Log | None = None
+        self._rate: Rate = "full"
+        self._hurry_ns = (0, 0)
+        """(from poll to poll, until when by the monotonic clock), as asked last."""
+        self._hurried: Final = asyncio.Event()
 
     def is_connected(self) -> bool:
         """Whether the log is reached now."""
@@ -183,6 +192,9 @@ class Producer:
             on_rate=self._on_rate,
         )
         try:
+            await log.connection.subscribe(
+                poll_plan_subject(self._settings.node), self._on_poll_plan
+            )
             async with background(self._publisher.run()):
                 try:
                     await asyncio.Event().wait()
@@ -209,12 +221,29 @@ class Producer:
                 await asyncio.sleep(RETRY_S)
 
     def _on_rate(self, rate: Rate) -> None:
-        factor = 1 if rate == "full" else 2
-        self._watch.period_ns = self._settings.period_ns * factor
+        self._rate = rate
+
+    async def _on_poll_plan(self, message: Msg) -> None:
+        with suppress(MalformedFactError):
+            plan = decode_message(PollPlan, message.data)
+            until_ns = time.monotonic_ns() + min(plan.for_ns, HURRY_NS_MAX)
+            was_ns = self._period_ns()
+            self._hurry_ns = (max(FASTEST_NS, plan.period_ns), until_ns)
+            if self._period_ns() < was_ns:
+                self._hurried.set()
+
+    def _period_ns(self) -> int:
+        """From this poll to the next: as set, slower while the log is filling up, else as asked."""
+        if self._rate != "full":
+            return self._settings.period_ns * 2
+        period_ns, until_ns = self._hurry_ns
+        own_ns = self._settings.period_ns
+        return min(own_ns, period_ns) if time.monotonic_ns() < until_ns else own_ns
 
     async def _poll(self) -> None:
         due_ns, is_first = time.monotonic_ns(), True
         while True:
+            self._watch.period_ns = self._period_ns()
             kernel, coverage = self._kernel, self._watch.coverage
             assert kernel is not None
             coverage.late_ns = max(coverage.late_ns, time.monotonic_ns() - due_ns)
@@ -228,10 +257,14 @@ class Producer:
                 for fact in facts:
                     if isinstance(fact, CoverageReported):
                         self._on_start(fact)
-            due_ns += self._watch.period_ns
+            due_ns += self._period_ns()
             if due_ns < time.monotonic_ns():  # asleep, or stopped: no poll is made up for
-                due_ns = time.monotonic_ns() + self._watch.period_ns
-            await asyncio.sleep((due_ns - time.monotonic_ns()) / 1e9)
+                due_ns = time.monotonic_ns() + self._period_ns()
+            with suppress(TimeoutError):
+                async with asyncio.timeout((due_ns - time.monotonic_ns()) / 1e9):
+                    await self._hurried.wait()
+                due_ns = time.monotonic_ns()
+            self._hurried.clear()
 
     def _backlog(self) -> Backlog:
         publisher, early = self._publisher, self._early

@@ -17,6 +17,7 @@ give() {
 
 mkdir -p /seeds/nats
 cp /tmp/authorization.conf /seeds/nats/
+[ -e /seeds/nats/cluster.conf ] || sh /deploy/cluster.sh nats nats-2 nats-3 >/seeds/nats/cluster.conf
 give nats 10001
 give provision 10002 admin
 give clock 10003 ticker keeper

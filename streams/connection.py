@@ -105,7 +105,7 @@ class Connection:
     async def open(
         cls, url: str, login: Login, *, name: str, timeout_s: float = CONNECT_TIMEOUT_S
     ) -> Self:
-        """Connect and stay connected.
+        """Connect and stay connected; `url`: of one server, or of several with commas between.
 
         Raises:
             WrongCredentialsError: the server refuses the sign-in, or the seed cannot be read.
@@ -287,7 +287,7 @@ class Connection:
 
     async def _connect(self, url: str, login: Login, name: str) -> None:
         await self.client.connect(
-            url,
+            url.split(","),
             name=name,
             nkeys_seed=str(login.seed_path) if login.seed_path else None,
             user_credentials=str(login.creds_path) if login.creds_path else None,

@@ -15,7 +15,12 @@ CellOption = Annotated[
     str, typer.Option("--cell", help="A cell on this machine.", envvar="NEMESIS_CELL")
 ]
 ServerOption = Annotated[
-    str, typer.Option("--server", help="URL of a NATS server instead.", envvar="NEMESIS_SERVER")
+    str,
+    typer.Option(
+        "--server",
+        help="URL of a NATS server instead, or of several: a,b,c.",
+        envvar="NEMESIS_SERVER",
+    ),
 ]
 ContextOption = Annotated[
     str, typer.Option("--context", help="A context of the `nats` tool instead.")

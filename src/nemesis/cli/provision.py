@@ -1,7 +1,9 @@
 """`nemesis provision` and `nemesis credentials`: a NATS cluster that exists becomes a cell."""
 
+import asyncio
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -12,6 +14,10 @@ from nemesis.cli.output import JsonOption, print_json
 
 if TYPE_CHECKING:
     from nemesis.streams.provision import Limits, Provisioned
+
+LEADER_WAIT_S: Final = 30.0
+"""Servers that have just found one another answer nothing until they have chosen who leads."""
+LEADER_LOOK_S: Final = 0.5
 
 
 def provision(
@@ -47,11 +53,19 @@ async def _provision(
     server: str, context: str, folder: Path | None, limits: "Limits", *, create: bool
 ) -> "Provisioned":
     from nemesis.streams.contexts import find
+    from nemesis.streams.errors import LogUnavailableError
     from nemesis.streams.provision import provision as make_streams
 
     target = find(server=server or None, context=context or None, credentials_folder=folder)
     async with await target.connect("admin", name="nemesis-provision") as log:
-        return await make_streams(log.connection, limits, create=create)
+        patient_until_s = time.monotonic() + LEADER_WAIT_S
+        while True:
+            try:
+                return await make_streams(log.connection, limits, create=create)
+            except LogUnavailableError:
+                if time.monotonic() > patient_until_s:
+                    raise
+                await asyncio.sleep(LEADER_LOOK_S)
 
 
 def _print(found: "Provisioned") -> None:

@@ -94,6 +94,18 @@ class LogShortened(Inference, kw_only=True, frozen=True):
     last_seq: Count
 
 
+class DeliveryFailed(Inference, kw_only=True, frozen=True):
+    """A sink gave an event up: whoever should have got it did not."""
+
+    sink: str
+    """The sink's own name."""
+    event: str
+    """The id of the event."""
+    attempts: Count
+    error: str
+    """What the last attempt was answered."""
+
+
 class LogMeasured(Inference, kw_only=True, frozen=True):
     """How full the log is, once a minute."""
 

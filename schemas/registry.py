@@ -39,7 +39,7 @@ class FactKind(msgspec.Struct, frozen=True, kw_only=True):
     struct: type[msgspec.Struct]
     certainty: Certainty
     owners: tuple[str, ...]
-    """Who may write it: node, ticker, collector, operator, keeper, archivist, actor:<name>,
+    """Who may write it: node, ticker, collector, operator, keeper, archivist, sink, actor:<name>,
     processor:<name> or processor:*."""
     kept_for_ever: bool
     since: str = "0.1"
@@ -195,6 +195,7 @@ EVENTS: Final[Mapping[str, FactKind]] = {
         *_event("inferred", "actor:advisor", advised.AdviceGiven),
         *_event("kept", "keeper", kept.LogMeasured),
         *_event("kept", "archivist", kept.IncidentArchived),
+        *_event("kept", "sink", kept.DeliveryFailed),
     )
 }
 """By the third token of `nemesis.events.<token>.<key>`."""

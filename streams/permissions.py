@@ -41,6 +41,7 @@ _CLUSTER_KINDS: Final = (
     "exporter",
     "reader",
     "sim",
+    "sink",
     "keeper",
     "admin",
 )
@@ -247,6 +248,7 @@ _MAKERS: Final[Mapping[str, Callable[[str, str], Permissions]]] = {
     "dashboard": _reader(),
     "exporter": _reader(),
     "reader": _reader(*_gets_objects(INCIDENTS), *_gets_objects(STATE), *_gets_objects(BLOBS)),
+    "sink": _reader(*_events_of("sink")),
     "keeper": _reader(*_events_of("keeper")),
     "sim": _sim,
     "admin": lambda token, name: Permissions(

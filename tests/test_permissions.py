@@ -37,7 +37,7 @@ PROCESSORS = {role for role in ROLES if role.startswith("processor/")}
 ACTORS = {role for role in ROLES if role.startswith("actor/")}
 NODES = {role for role in ROLES if role.startswith("node/")}
 SHOWING = {"dashboard", "exporter"}
-READERS = {*PROCESSORS, *ACTORS, *SHOWING, "archivist", "operator", "reader", "keeper"}
+READERS = {*PROCESSORS, *ACTORS, *SHOWING, "archivist", "operator", "reader", "keeper", "sink"}
 PRODUCED = frozenset(
     (
         "sample",
@@ -232,6 +232,7 @@ OWNERS = {
     " membership_reported",
     "archivist": "incident_archived",
     "keeper": "log_measured",
+    "sink": "delivery_failed",
     "operator": "breaker_reset decision_approved decision_vetoed job_ended job_submitted"
     " node_protected note_added pause_set policy_applied processor_activated",
     "processor:attribution": "fault_attributed",

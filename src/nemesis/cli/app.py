@@ -41,6 +41,7 @@ from nemesis.cli.score import score
 from nemesis.cli.serve import serve
 from nemesis.cli.sim import sim
 from nemesis.cli.simulate import simulate
+from nemesis.cli.sink import sink
 from nemesis.cli.status import status
 from nemesis.cli.submit import release, submit
 from nemesis.cli.suite import suite
@@ -117,6 +118,7 @@ app.command()(score)
 app.command()(serve)
 app.command()(sim)
 app.command()(simulate)
+app.add_typer(sink, name="sink")
 app.command()(status)
 app.command()(submit)
 app.add_typer(suite, name="suite")

@@ -1,6 +1,6 @@
 """Whether there is room: now, with what other jobs have, and ever, with all GPUs free."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nemesis.processors.parallelism.case import Case, Finding
@@ -14,6 +14,8 @@ NAMED_MAX: Final = 4
 def g1(case: Case) -> Iterator[Finding]:
     """One replica runs on GPUs of one class; replicas of several are as slow as the slowest."""
     pool = _pool(case)
+    if len(set(pool.gpu_classes)) == 1:
+        return
     by_class: dict[str, int] = {}
     for bay in able_bays(case):
         name = pool.gpu_classes[bay]
@@ -35,8 +37,8 @@ def c1(case: Case) -> Iterator[Finding]:
     """Domains have room for as many whole units as the job needs."""
     pool, need = _pool(case), hard_unit(case)
     units = -(-case.world // need)
-    groups = {bay: pool.domains[bay] for bay in able_bays(case)}
-    room = _room(pool, groups, need=need, units=units)
+    bays = able_bays(case)
+    room = _room(pool, bays, [pool.domains[bay] for bay in bays], need=need, units=units)
     if not room.enough:
         what = f"{units} units of {need} GPUs" if need > 1 else f"{units} GPUs"
         yield _lacking(room, what, "C1", "")
@@ -71,8 +73,9 @@ def c2(case: Case) -> Iterator[Finding]:
             continue
         need = tier_need(case, term)
         units = -(-case.world // need)
-        groups = {bay: pool.tiers[fabric.tier - 1][bay] for bay in able_bays(case)}
-        room = _room(pool, groups, need=need, units=units, whole=hard_unit(case))
+        bays, tier = able_bays(case), pool.tiers[fabric.tier - 1]
+        groups = [tier[bay] for bay in bays]
+        room = _room(pool, bays, groups, need=need, units=units, whole=hard_unit(case))
         if not room.enough:
             name = TIER_NAMES[min(fabric.tier, len(TIER_NAMES)) - 1]
             what = f"{units} times {need} GPUs below one {name} for {term.dim}"
@@ -85,33 +88,57 @@ def _pool(case: Case) -> Pool:
 
 
 class _Room(NamedTuple):
-    """By group: GPUs that could hold something, now and with no other job, and its first node."""
+    """By group: GPUs that could hold something, now and with no other job; and whose they are."""
 
     need: int
     units: int
     now: Mapping[int, int]
     ever: Mapping[int, int]
-    names: Mapping[int, str]
+    groups: Sequence[int]
+    nodes: Sequence[str]
+    """By bay, beside its group."""
 
     @property
     def enough(self) -> bool:
         """The job fits, as far as counts say."""
         return sum(count // self.need for count in self.now.values()) >= self.units
 
+    def first(self, group: int) -> str:
+        """The first node of a group."""
+        return self.nodes[self.groups.index(group)]
 
-def _room(pool: Pool, groups: Mapping[int, int], *, need: int, units: int, whole: int = 1) -> _Room:
-    """Of the bays in `groups`, by bay; GPUs of a domain count by `whole` ones only."""
-    pairs = [(group, pool.domains[bay]) for bay, group in groups.items()]
-    numbers = {pair: at for at, pair in enumerate(dict.fromkeys(pairs))}
-    rows = [numbers[pair] for pair in pairs]
-    found: list[dict[int, int]] = []
+
+def _room(
+    pool: Pool,
+    bays: Sequence[int],
+    groups: Sequence[int],
+    *,
+    need: int,
+    units: int,
+    whole: int = 1,
+) -> _Room:
+    """Of these bays, each with its group; GPUs of a domain count by `whole` ones only."""
+    found: list[Mapping[int, int]] = []
     for counts in (pool.free_counts, pool.gpu_counts):
-        parts, by_group = sums(rows, [counts[bay] for bay in groups]), dict[int, int]()
-        for (group, _), at in numbers.items():
-            by_group[group] = by_group.get(group, 0) + parts[at] // whole * whole
-        found.append(by_group)
-    names = {group: pool.nodes[bay] for bay, group in reversed([*groups.items()])}
-    return _Room(need, units, found[0], found[1], names)
+        own = [counts[bay] for bay in bays]
+        if whole > 1:
+            found.append(_by_whole(groups, [pool.domains[bay] for bay in bays], own, whole))
+        else:
+            found.append(sums(groups, own))
+    return _Room(need, units, found[0], found[1], groups, [pool.nodes[bay] for bay in bays])
+
+
+def _by_whole(
+    groups: Sequence[int], domains: Sequence[int], counts: Sequence[int], whole: int
+) -> Mapping[int, int]:
+    """By group, its GPUs in whole ones of each of its domains."""
+    parts: dict[tuple[int, int], int] = {}
+    for pair, count in zip(zip(groups, domains, strict=True), counts, strict=True):
+        parts[pair] = parts.get(pair, 0) + count
+    found: dict[int, int] = {}
+    for (group, _), count in parts.items():
+        found[group] = found.get(group, 0) + count // whole * whole
+    return found
 
 
 def _lacking(room: _Room, what: str, code: str, part: str) -> Finding:
@@ -121,7 +148,7 @@ def _lacking(room: _Room, what: str, code: str, part: str) -> Finding:
         return Finding(code=code, part=part, text=f"{what}: never, the whole cluster holds {ever}")
     have = sum(count // room.need for count in room.now.values())
     short = [group for group, count in room.now.items() if 0 < count < room.need]
-    names = [f"{room.names[group]} ({room.now[group]})" for group in short[:NAMED_MAX]]
+    names = [f"{room.first(group)} ({room.now[group]})" for group in short[:NAMED_MAX]]
     more = f" and {len(short) - NAMED_MAX} more" if len(short) > NAMED_MAX else ""
     blocked = f"; too few are free in the groups of {', '.join(names)}{more}" if short else ""
     text = f"{what}: not now, there is room for {have}{blocked}"

@@ -50,7 +50,7 @@ def hard_unit(case: Case) -> int:
 
 
 def able(pool: Pool, bay: int, fabrics: Sequence[Fabric]) -> bool:
-    """A bay's GPUs and node have what these fabrics ask of each of them."""
+    """A bay has what these fabrics ask of it: the same for all of its class and rails."""
     for fabric in fabrics:
         if fabric.kind == "NVL":
             links = pool.gpu_class(bay).nvlinks
@@ -73,22 +73,15 @@ def hard_fabrics(case: Case) -> list[Fabric]:
 def able_bays(case: Case) -> list[int]:
     """The bays that have what the job must have."""
     assert case.pool is not None
-    fabrics, widths = hard_fabrics(case), domain_widths(case.pool)
+    pool, fabrics = case.pool, hard_fabrics(case)
+    kinds = [*zip(pool.gpu_classes, pool.rail_counts, strict=True)]
+    first = {kind: bay for bay, kind in reversed([*enumerate(kinds)])}
+    fit = {kind for kind, bay in first.items() if able(pool, bay, fabrics)}
+    bays = [bay for bay, kind in enumerate(kinds) if kind in fit]
     wanted = {fabric.width for fabric in fabrics} - {0}
-    return [
-        bay
-        for bay in range(len(case.pool.nodes))
-        if able(case.pool, bay, fabrics)
-        and (not wanted or {widths[case.pool.domains[bay]]} == wanted)
-    ]
-
-
-def domain_widths(pool: Pool) -> dict[int, int]:
-    """By NVLink domain, all its GPUs."""
-    found: dict[int, int] = {}
-    for domain, count in zip(pool.domains, pool.gpu_counts, strict=True):
-        found[domain] = found.get(domain, 0) + count
-    return found
+    if not wanted:
+        return bays
+    return [bay for bay in bays if {pool.domain_widths[pool.domains[bay]]} == wanted]
 
 
 def tier_need(case: Case, term: Term) -> int:

@@ -7,7 +7,6 @@ from nemesis.processors.parallelism.degrees import divisors, instead
 from nemesis.processors.parallelism.fabric import (
     TRANSPORTS,
     degree_of,
-    domain_widths,
     hard_unit,
     nvl_terms,
     tier_need,
@@ -30,7 +29,7 @@ def severity(fabric: Fabric) -> Severity:
 def f1(case: Case) -> Iterator[Finding]:
     """A group that asks for NVL fits into an NVLink domain of the width that it names."""
     pool = _pool(case)
-    widths = set(domain_widths(pool).values())
+    widths = set(pool.domain_widths.values())
     inner = []
     for part, term, fabric in nvl_terms(case, hard_only=False):
         fitting = {width for width in widths if fabric.width in (0, width)}
@@ -72,7 +71,7 @@ def f3(case: Case) -> Iterator[Finding]:
     asked = nvl_terms(case, hard_only=True)
     wanted = {fabric.width for _, _, fabric in asked} - {0}
     need = hard_unit(case)
-    widths = {w for w in domain_widths(pool).values() if w >= need and (not wanted or w in wanted)}
+    widths = {w for w in pool.domain_widths.values() if w >= need and (not wanted or w in wanted)}
     for width in sorted(widths):
         if need > 1 and width % need:
             left = width % need
@@ -93,8 +92,8 @@ def f4(case: Case) -> Iterator[Finding]:
         if fabric.kind == "NVL" and not any(each.nvlinks for each in case.classes):
             if case.classes:
                 text, legal = f"{_classes(case)} has no NVLink", "PCIE"
-        elif fabric.kind == "PCIE" and degree_of(case, term.dim) > max(_node_sizes(pool)):
-            most = max(_node_sizes(pool))
+        elif fabric.kind == "PCIE" and degree_of(case, term.dim) > max(pool.node_sizes.values()):
+            most = max(pool.node_sizes.values())
             text = f"{term.dim} {degree_of(case, term.dim)} over PCIe, and a node has {most} GPUs"
             legal = instead(
                 term.dim,
@@ -122,7 +121,7 @@ def _network(pool: Pool, fabric: Fabric) -> tuple[str, str]:
 def f5(case: Case) -> Iterator[Finding]:
     """Experts exchange tokens inside an NVLink domain."""
     ep, etp = case.layout.expert_parallel, case.layout.expert_tensor
-    widest = max(domain_widths(_pool(case)).values())
+    widest = max(_pool(case).domain_widths.values())
     if ep > 1 and ep * etp > widest:
         text = (
             f"EP {ep} x ETP {etp} = {ep * etp} ranks exchange tokens, an NVLink domain has {widest}"
@@ -170,16 +169,6 @@ def _largest(pool: Pool, tier: int) -> int:
 
 def _classes(case: Case) -> str:
     return ", ".join(sorted(each.name for each in case.classes))
-
-
-def _node_sizes(pool: Pool) -> set[int]:
-    """GPUs of a node."""
-    return set(sums(_node_numbers(pool), pool.gpu_counts).values())
-
-
-def _node_numbers(pool: Pool) -> list[int]:
-    numbers = {name: at for at, name in enumerate(dict.fromkeys(pool.nodes))}
-    return [numbers[name] for name in pool.nodes]
 
 
 def _listed(widths: set[int]) -> str:

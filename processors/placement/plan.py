@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from nemesis.processors.mfu.step import Job, predict
 from nemesis.processors.parallelism.case import Case
-from nemesis.processors.parallelism.fabric import domain_widths
 from nemesis.processors.parallelism.spec import Dim
 from nemesis.processors.placement.aligned import aligned, blocks_of
 from nemesis.processors.placement.baselines.kai import kai
@@ -203,7 +202,7 @@ class _Predictor:
         """No placement has a shorter step, 0 where none can be predicted."""
         if self._job is None:
             return 0
-        spans = least_spans(self._case.layout, max(domain_widths(self._pool).values()))
+        spans = least_spans(self._case.layout, max(self._pool.domain_widths.values()))
         return predict(replace(self._job, spans=spans)).step_ns
 
     def step(self, placement: Placement, order: tuple[Dim, ...]) -> tuple[int, int]:

@@ -46,7 +46,7 @@ def request_of(case: Case, ground: Ground) -> Request:
     """What a checked job asks of a pool of nodes of one size: whole nodes, in whole blocks."""
     assert case.pool is not None
     above = len(ground.levels) - case.pool.depth - 1
-    node_gpus = max(node_sizes(case.pool).values())
+    node_gpus = max(case.pool.node_sizes.values())
     reach = _reach(case)
     dims: list[Dim] = [dim for dim, _ in case.layout.dense]
     order = row_orders(case, tuple(sorted(dims, key=lambda dim: reach[dim])), node_gpus)[0]
@@ -98,14 +98,6 @@ def _own(layout: Layout, dim: Dim) -> Dim:
     """A dim as the layout calls it."""
     same = DATA if dim in DATA else (dim,)
     return next(own for own, _ in layout.dense if own in same)
-
-
-def node_sizes(pool: Pool) -> dict[str, int]:
-    """By node, its GPUs."""
-    found: dict[str, int] = {}
-    for name, count in zip(pool.nodes, pool.gpu_counts, strict=True):
-        found[name] = found.get(name, 0) + count
-    return found
 
 
 def able_pool(case: Case) -> Pool:

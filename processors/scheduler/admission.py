@@ -19,7 +19,6 @@ from nemesis.processors.parallelism.layout import infers, stated
 from nemesis.processors.parallelism.model import BadModelError, ModelShape, model_of
 from nemesis.processors.parallelism.parsing import BadSpecError, Parsed, read
 from nemesis.processors.parallelism.spec import Spec
-from nemesis.processors.placement.ranks import node_sizes
 from nemesis.processors.topology.pool import Pool
 from nemesis.schemas.operated import Described, JobSubmitted
 from nemesis.schemas.scheduled import JobFinding
@@ -91,7 +90,7 @@ def _best(judged: Sequence[Admission]) -> Admission:
 def _whole_nodes(case: Case, gpu_count: int) -> Iterator[Finding]:
     """Ranks of a job are as many on each of its nodes, which it has to itself."""
     assert case.pool is not None
-    size = max(node_sizes(case.pool).values(), default=0)
+    size = max(case.pool.node_sizes.values(), default=0)
     if size and gpu_count > size and gpu_count % size:
         below = gpu_count // size * size
         text = f"{gpu_count} GPUs are no whole number of nodes of {size}"
@@ -105,7 +104,10 @@ def _told(parsed: Parsed, finding: Finding) -> JobFinding:
 
 def kinds_of(pool: Pool) -> list[Pool]:
     """The pool by class of GPUs and GPUs of a node, the most GPUs first."""
-    sizes = node_sizes(pool)
+    alike = len(set(pool.gpu_classes)) == len(set(pool.gpu_counts)) == 1
+    if alike and len(set(pool.nodes)) == len(pool.nodes):
+        return [pool]
+    sizes = pool.node_sizes
     kinds: dict[tuple[str, int], set[str]] = {}
     for name, of_class in zip(pool.nodes, pool.gpu_classes, strict=True):
         kinds.setdefault((of_class, sizes[name]), set()).add(name)

@@ -160,6 +160,7 @@ class _Deciding:
             (job.ends_ns(settings, now_ns), name, job.nodes) for name, job in state.running.items()
         )
         self._reservation: Reservation | None = None
+        self._free = ground.free()
 
     def kept(self) -> Mapping[str, str]:
         """By node, the job that gets it now or for which it is reserved."""
@@ -169,7 +170,7 @@ class _Deciding:
     def look(self, name: str, position: int) -> Outcome:
         """What becomes of the next job."""
         waiting = self._state.queue[name]
-        admission = admit(waiting.job, self._ground.free(self._given) if self._known else None)
+        admission = admit(waiting.job, self._free if self._known else None)
         final = {finding.code for finding in admission.findings} - BY_SIZE
         if admission.outcome == "rejected" and final:
             return Refusal(name=name, findings=admission.findings)
@@ -184,6 +185,7 @@ class _Deciding:
                 case, place = found
                 nodes = (*place.nodes, *place.spares)
                 self._given.update(dict.fromkeys(nodes, name))
+                self._free = self._free.without(nodes)
                 if advice_left_ns(waiting, self._settings, self._now_ns):
                     return Delay(
                         name=name,

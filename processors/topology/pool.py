@@ -9,6 +9,7 @@ whole fabric. An NVLink domain is no tier: it may be wider than a leaf or narrow
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Final, TypeVar
 
 import msgspec
@@ -20,7 +21,7 @@ TIER_NAMES: Final = ("leaf", "pod", "core")
 _T = TypeVar("_T", int, str)
 
 
-class Pool(msgspec.Struct, frozen=True, kw_only=True):
+class Pool(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Columns of equal length, one entry a bay; bays of one node stand beside each other."""
 
     nodes: tuple[str, ...]
@@ -49,6 +50,19 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     def free_count(self) -> int:
         """GPUs that no job has."""
         return sum(self.free_counts)
+
+    @cached_property
+    def domain_widths(self) -> Mapping[int, int]:
+        """By NVLink domain, all its GPUs."""
+        return sums(self.domains, self.gpu_counts)
+
+    @cached_property
+    def node_sizes(self) -> Mapping[str, int]:
+        """By node, its GPUs."""
+        found: dict[str, int] = {}
+        for name, count in zip(self.nodes, self.gpu_counts, strict=True):
+            found[name] = found.get(name, 0) + count
+        return found
 
     @property
     def whole_free(self) -> tuple[int, ...]:

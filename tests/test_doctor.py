@@ -1,9 +1,7 @@
 """Promises of `nemesis doctor`: every gap with what mends it, and none where nothing lacks."""
 
 import asyncio
-import ctypes
 import json
-import struct
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from nemesis.producers.doctor.node import look
 from nemesis.streams.server import Server
 from nemesis.training.nccl_library import Library
 from nemesis.training.nccl_versions import SYMBOLS, Version
+from nemesis.views.exporter.catalogue import SOURCES
 from tests.cells import in_cell
 from tests.commands import nemesis
 from tests.node_trees import Tree
@@ -28,6 +27,7 @@ def looked(tree: Tree, state: Path) -> dict[str, Finding]:
 def machine(folder: Path, *vendors: tuple[str, str]) -> Tree:
     tree = Tree(folder)
     tree.write("dev/kmsg", "")
+    tree.write("clock/adjtimex", "offset: 0\nmaxerror: 900\nstatus: 1\n")
     for at, (vendor, kind) in enumerate(vendors):
         pci = f"0000:0{at}:00.0"
         tree.device(f"pci0000:00/{pci}", f"bus/pci/devices/{pci}", vendor=vendor, **{"class": kind})
@@ -38,19 +38,28 @@ def test_a_machine_without_a_gpu_or_rdma_lacks_nothing(tmp_path: Path) -> None:
     found = looked(machine(tmp_path / "root"), tmp_path)
     assert {name: each.state for name, each in found.items()} == {
         "proc": "ok", "ranks": "ok", "nvml": "not here", "rdma": "not here", "kmsg": "ok",
-        "ras": "not here", "pressure": "ok",
+        "ras": "not here", "clock": "ok", "pressure": "ok",
     }  # fmt: skip
+
+
+def test_the_exporter_knows_every_source_by_its_name(tmp_path: Path) -> None:
+    tree = machine(tmp_path / "root", ("0x10de", "0x030200"), ("0x15b3", "0x020700"))
+    tree.rdma("mlx5_0", "pci0000:15/0000:18:00.0")
+    sources = {name for name in looked(tree, tmp_path) if name != "pressure"}
+    assert sources <= set(SOURCES)
 
 
 def test_hardware_that_nobody_can_read_is_a_gap_with_what_mends_it(tmp_path: Path) -> None:
     tree = machine(tmp_path / "root", ("0x10de", "0x030200"), ("0x15b3", "0x020700"))
     (tree.path / "dev/kmsg").unlink()
     (tree.path / "proc/pressure/cpu").unlink()
+    tree.write("clock/adjtimex", "offset: 0\nmaxerror: 900\nstatus: 64\n")
     found = looked(tree, tmp_path)
     for source, mend in (
         ("nvml", "modprobe nvidia"),
         ("rdma", "modprobe mlx5_ib"),
         ("kmsg", "/dev/kmsg"),
+        ("clock", "chrony"),
         ("pressure", "psi=1"),
     ):
         assert found[source].state == "gap", source
@@ -83,16 +92,6 @@ def test_nccl_is_held_to_the_table_of_versions(version: Version, state: str, say
 
 def test_a_named_nccl_that_cannot_be_loaded_is_a_gap() -> None:
     assert installation.nccl("/nowhere/libnccl.so").state == "gap"
-
-
-def test_the_clock_is_as_good_as_the_kernel_says() -> None:
-    def synchronized(buffer: ctypes.Array[ctypes.c_char]) -> int:
-        struct.pack_into("@i4xqqq", buffer, 0, 0, 0, 0, 2500)
-        return 0
-
-    assert "off by at most 2.5 ms" in installation.clock(synchronized).says
-    assert installation.clock(lambda buffer: 5).state == "gap"
-    assert installation.clock(lambda buffer: -1).state == "not here"
 
 
 def test_a_seed_that_others_may_read_is_broken_and_named(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ HARD = {
     "RestrictNamespaces": "yes",
     "RestrictSUIDSGID": "yes",
     "SystemCallArchitectures": "native",
+    "SystemCallErrorNumber": "EPERM",
     "UMask": "0077",
 }
 CALLS = {"nemesis-producer.service": ["@system-service", "adjtimex"]}
@@ -55,6 +56,7 @@ def test_a_unit_may_do_what_it_needs_and_no_more(unit: Path) -> None:
     found = settings(unit)
     assert {key: found.get(key) for key in HARD} == {key: [value] for key, value in HARD.items()}
     assert found["SystemCallFilter"] == CALLS.get(unit.name, ["@system-service"])
+    assert ("adjtimex" in found["SystemCallFilter"]) != ("ProtectClock" in found), "it refuses it"
     assert found["CapabilityBoundingSet"] == [CAPABILITIES.get(unit.name, "")]
     assert set(found.get("DeviceAllow", [])) == DEVICES.get(unit.name, set())
     assert ("DynamicUser" in found) != ("User" in found), "never as root"

@@ -1,10 +1,8 @@
 """What this installation has: libraries, disk, clock, models, seeds. Starts and changes nothing."""
 
-import ctypes
 import hashlib
 import shutil
 import stat
-import struct
 from collections.abc import Callable, Mapping
 from importlib import metadata, util
 from pathlib import Path
@@ -20,8 +18,6 @@ from nemesis.training.nccl_versions import way_of
 SPOOL_MIB: Final = 64
 """What a producer's spool may take, and so what must be free (docs/producers.md)."""
 FREE_MIB: Final = 1024
-_ADJTIMEX_BYTES: Final = 256  # struct timex has 208; adjtimex(2)
-_TIME_ERROR: Final = 5
 _OFTEN_AT: Final = ("nvidia/nccl/lib/libnccl.so.2",)
 """Where torch's wheels keep theirs, in site-packages."""
 
@@ -106,28 +102,6 @@ def disk(folder: Path) -> Finding:
         state="gap" if free_mib > SPOOL_MIB else "broken",
         says=f"{free_mib} MiB free for {folder}",
         mend="make room, or name another folder: XDG_STATE_HOME, --state",
-    )
-
-
-def clock(adjtimex: Callable[[ctypes.Array[ctypes.c_char]], int] | None = None) -> Finding:
-    """Whether the kernel holds the wall clock for synchronized (adjtimex(2)), and how far off."""
-    buffer = ctypes.create_string_buffer(_ADJTIMEX_BYTES)
-    try:
-        answer = (adjtimex or ctypes.CDLL(None).adjtimex)(buffer)
-    except AttributeError:
-        answer = -1
-    if answer < 0:
-        says = "this kernel does not say how good its clock is"
-        return Finding(area="installation", name="clock", state="not here", says=says)
-    if answer != _TIME_ERROR:
-        maxerror_us = struct.unpack_from("@i4xqqq", buffer)[3]
-        return _ok("clock", f"synchronized, off by at most {maxerror_us / 1000:.1f} ms")
-    return Finding(
-        area="installation",
-        name="clock",
-        state="gap",
-        says="the wall clock is not synchronized: times of nodes cannot be compared",
-        mend="systemctl enable --now chrony, or systemd-timesyncd, or ptp4l and phc2sys",
     )
 
 

@@ -42,11 +42,19 @@ _MENDS: Final[Mapping[tuple[str, str], str]] = {
         "denied",
     ): "AmbientCapabilities=CAP_SYSLOG in the unit, or sysctl -w kernel.dmesg_restrict=0",
     ("kmsg", "absent"): "run the producer on the host, or mount its /dev/kmsg into the container",
+    ("journal", "denied"): "SupplementaryGroups=systemd-journal in the unit",
+    ("journal", "absent"): "AmbientCapabilities=CAP_SYSLOG in the unit, or install journalctl",
+    (
+        "clock",
+        "absent",
+    ): "systemctl enable --now chrony, or systemd-timesyncd, or ptp4l and phc2sys",
+    ("clock", "denied"): "SystemCallFilter=adjtimex in the unit, and no ProtectClock=",
     ("ranks", "denied"): "AmbientCapabilities=CAP_SYS_PTRACE in the unit",
     ("rdma", "absent"): "modprobe mlx5_ib",
     ("ethtool", "absent"): "let the producer share the host's network: hostNetwork: true",
     ("dcgm", "absent"): "systemctl start dcgm-exporter, or take --dcgm away",
 }
+_ELSE: Final = "nemesis producer --once shows what it reads; dmesg may say why it cannot"
 _ONLY_WHERE_ASKED: Final = ("ras",)
 """Sources that are there while a job runs, so their absence is no gap."""
 
@@ -73,7 +81,7 @@ def _finding(root: Root, probe: ProbeSeen) -> Finding:
         name=f"{probe.source} {probe.component}",
         state=standing,
         says=probe.says or ("it is read" if probe.state == "read" else probe.state),
-        mend=_MENDS.get((probe.source, probe.state), "") if amiss else "",
+        mend=_MENDS.get((probe.source, probe.state), _ELSE) if amiss else "",
     )
 
 

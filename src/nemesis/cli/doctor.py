@@ -53,7 +53,6 @@ def doctor(
         installation.torch(),
         installation.nccl(os.environ.get("NEMESIS_NCCL", "")),
         installation.model(),
-        installation.clock(),
         installation.disk(folder),
         *installation.seeds(credentials or folder / "credentials"),
         installation.scheduler(os.environ),

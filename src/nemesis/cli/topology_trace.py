@@ -169,9 +169,14 @@ def _table(rows: "Sequence[Figures]") -> "Iterator[tuple[str, list[str]]]":
             told = [f"{spoken(wait.p50_s)} / {spoken(wait.p95_s)}" for wait in same]
             yield f"wait p50 / p95, {each.nodes} ({each.count})", told
     yield "somebody waits", [spoken(row.waiting_s) for row in rows]
-    yield "  GPUs free meanwhile", [f"{row.free:.1%}" for row in rows]
-    yield "  of these, no use to any gang", [f"{row.unusable:.1%}" for row in rows]
-    yield "  of these, none close together", [f"{row.unusable_close:.1%}" for row in rows]
+    for what, shares in (
+        ("  GPUs free meanwhile", [row.free for row in rows]),
+        ("  of these, no use to any gang", [row.unusable for row in rows]),
+        ("  of these, none close together", [row.unusable_close for row in rows]),
+    ):
+        if any(row.waiting_s for row in rows):
+            pairs = zip(rows, shares, strict=True)
+            yield what, [f"{share:.1%}" if row.waiting_s else "-" for row, share in pairs]
     for at, tier in enumerate(rows[0].closeness):
         share = [row.closeness[at] for row in rows]
         told = [f"{each.inside} of {each.possible}" for each in share]

@@ -10,14 +10,17 @@ import pytest
 from aiohttp import web
 
 from nemesis.actors.sink import signing
-from nemesis.actors.sink.delivery import Delivery, Event, PassingError
+from nemesis.actors.sink.delivery import Delivery, Event, PassingError, RefusedError
+from nemesis.actors.sink.otlp import Otlp, headers_in
 from nemesis.actors.sink.syslog import Syslog, line_of
 from nemesis.actors.sink.webhook import CONTENT_TYPE, Webhook
+from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.facts import decode_conclusion
 from nemesis.streams.log import Log
 from nemesis.streams.server import Server
 from tests.cells import in_cell, until
 from tests.commands import nemesis
+from tests.replay_logs import START_NS
 from tests.replay_logs import Log as HandMade
 from tests.test_dashboard_board import recovery, verdict
 from tests.test_dashboard_server import served
@@ -140,6 +143,41 @@ def test_what_nobody_will_take_becomes_a_fact_and_holds_nothing_up(tmp_path: Pat
         ]  # fmt: skip
 
     with_hooks(tmp_path, hooks, body)
+
+
+def test_a_collector_gets_a_record_that_the_protocol_takes_and_its_refusal_is_one() -> None:
+    logs = pytest.importorskip("opentelemetry.proto.collector.logs.v1.logs_service_pb2")
+    json_format = pytest.importorskip("google.protobuf.json_format")
+    bodies: list[bytes] = []
+    partial = {"partialSuccess": {"rejectedLogRecords": "1", "errorMessage": "no"}}
+
+    async def take(request: web.Request) -> web.Response:
+        assert request.headers["api-key"] == "a b"
+        bodies.append(await request.read())
+        return web.json_response({} if len(bodies) == 1 else partial)
+
+    async def conversation() -> None:
+        app = web.Application()
+        app.router.add_post("/v1/logs", take)
+        async with served(app) as url, Otlp(url, headers_in("api-key=a%20b"), lambda: 9) as sink:
+            await sink.deliver(event())
+            with pytest.raises(RefusedError):
+                await sink.deliver(event())
+
+    asyncio.run(conversation())
+    told = json_format.Parse(bodies[0], logs.ExportLogsServiceRequest())
+    (record,) = told.resource_logs[0].scope_logs[0].log_records
+    assert (record.severity_number, record.event_name) == (13, "dev.nemesis.fault_attributed.v1")
+    assert (record.time_unix_nano, record.observed_time_unix_nano) == (START_NS, 9)
+    attributes = {each.key: each.value.string_value for each in record.attributes}
+    assert attributes["nemesis.incident"] == "i-1"
+    assert attributes["cloudevents.event_id"] == "attribution/7/0"
+
+
+@pytest.mark.parametrize("text", ["api-key", "=x", "a=b,c"])
+def test_headers_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(NemesisError):
+        headers_in(text)
 
 
 def test_the_signature_is_that_of_the_standard(tmp_path: Path) -> None:

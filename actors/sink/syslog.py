@@ -7,26 +7,17 @@ learned over a socket file and TCP, and never over UDP.
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping
 from logging.handlers import SysLogHandler
 from typing import Final, Self
 
 import msgspec
 
 from nemesis.actors.sink.delivery import Event, PassingError
+from nemesis.actors.sink.severity import level_of
 from nemesis.schemas.printable import one_line
 
 LINE_CHARS_MAX: Final = 1000  # RFC 3164 ends a line at 1,024 bytes
 LOCAL: Final = "/dev/log"
-_SEVERE: Final[Mapping[str, int]] = {
-    "recovery_withheld": logging.ERROR,
-    "attempt_failed": logging.ERROR,
-    "attempt_outcome_unknown": logging.ERROR,
-    "processor_diverged": logging.CRITICAL,
-    "log_shortened": logging.CRITICAL,
-    "incident_closed": logging.INFO,
-    "attempt_completed": logging.INFO,
-}
 
 
 class _Handler(SysLogHandler):
@@ -67,7 +58,7 @@ class Syslog:
                 self._address, facility=SysLogHandler.LOG_DAEMON, socktype=self._kind
             )
             self._handler.ident = "nemesis: "
-        severity = _SEVERE.get(event.fact, logging.WARNING)
+        severity = level_of(event.fact)
         line = line_of(event)
         self._handler.emit(logging.LogRecord("nemesis", severity, "", 0, "%s", (line,), None))
 

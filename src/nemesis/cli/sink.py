@@ -11,7 +11,7 @@ from nemesis.cli.interrupts import run_until_told
 if TYPE_CHECKING:
     from nemesis.actors.sink.delivery import Receiver
 
-sink = typer.Typer(no_args_is_help=True, help="Hand events on: webhooks, syslog.")
+sink = typer.Typer(no_args_is_help=True, help="Hand events on: webhooks, OpenTelemetry, syslog.")
 NameOption = Annotated[
     str, typer.Option("--name", help="Of this sink: it goes on where one of that name stopped.")
 ]
@@ -43,8 +43,9 @@ def webhook(
     Needs the seed sink.nk. What is not taken is tried for three minutes, then told to the log as
     delivery_failed. Exit 2: no secret there; 4: plain http to another machine.
     """
+    from nemesis.actors.sink.posting import check_url
     from nemesis.actors.sink.signing import secret_in
-    from nemesis.actors.sink.webhook import Webhook, check_url
+    from nemesis.actors.sink.webhook import Webhook
 
     check_url(url)
     receiver = Webhook(url, secret_in(secret))
@@ -73,6 +74,35 @@ def syslog(
     from nemesis.actors.sink.syslog import Syslog
 
     _serve(Syslog(address, tcp=tcp), name, fact, cell, server, context, credentials)
+
+
+@sink.command("otlp")
+def otlp(
+    endpoint: Annotated[
+        str,
+        typer.Argument(metavar="URL", envvar="OTEL_EXPORTER_OTLP_ENDPOINT", help="Of a collector."),
+    ] = "http://127.0.0.1:4318",
+    *,
+    name: NameOption = "otlp",
+    fact: FactOption = None,
+    cell: CellOption = "local",
+    server: ServerOption = "",
+    context: ContextOption = "",
+    credentials: CredsOption = None,
+) -> None:
+    """Send events to an OpenTelemetry collector as log records (OTLP, HTTP, JSON). Ctrl-C ends it.
+
+    Needs the seed sink.nk; reads OTEL_EXPORTER_OTLP_HEADERS. What is not taken is tried for three
+    minutes, then told to the log as delivery_failed. Exit 4: plain http to another machine.
+    """
+    import os
+
+    from nemesis.actors.sink.otlp import Otlp, headers_in
+    from nemesis.actors.sink.posting import check_url
+
+    check_url(endpoint)
+    receiver = Otlp(endpoint, headers_in(os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", "")))
+    _serve(receiver, name, fact, cell, server, context, credentials)
 
 
 def _serve(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nemesis.schemas.layout import Degrees, Kind
 from nemesis.training import gpu_check
+from nemesis.training.nccl_lanes import nccl_here
 from nemesis.training.nccl_library import Library, NcclError
 from nemesis.training.nccl_shrink import RebuildError, shrunk
 from nemesis.training.nccl_versions import (
@@ -197,6 +198,16 @@ def test_the_real_library_has_the_calls_that_the_table_says_its_version_has() ->
     real = library()
     for call, names in SYMBOLS.items():
         assert (real.version >= FIRST[call]) == real.symbols.issuperset(names), call
+
+
+def test_the_hook_asks_the_library_of_that_name_or_makes_all_groups_anew() -> None:
+    try:
+        wanted = Library()
+    except OSError:
+        nccl = nccl_here()
+        assert way_of(nccl.version, "shrink", nccl.symbols).by == "rebuild"
+    else:
+        assert nccl_here() == (wanted.version, wanted.symbols)
 
 
 def test_without_a_gpu_the_real_library_refuses_and_says_why() -> None:

@@ -95,7 +95,7 @@ class Buckets:
         torch.mul(given, 1 / len(group.members), out=flat[: given.numel()])
         if is_first:
             flat[-1] = self._waiting()
-        result = torch.futures.Future()
+        result = torch.futures.Future(devices=[given.device] if given.is_cuda else None)
         with self._lock:
             if self._given_up():
                 self._fail(GivenUpError())
@@ -106,8 +106,8 @@ class Buckets:
             if is_first:
                 self._sum = flat[-1:]
         try:
-            work = group.started(lambda: group.backend.allreduce([flat]))
-        except BrokenGroupError as error:
+            work = group.started(lambda: group.backend_of(flat).allreduce([flat]))
+        except (BrokenGroupError, GivenUpError) as error:
             with self._lock:
                 self._fail(error)
             return result
@@ -125,7 +125,10 @@ class Buckets:
                 self._fail(BrokenGroupError(str(error).partition("\n")[0]))
                 return
             if len(self._open) == 1 and self._is_last_out:
-                if not self._concluded(int(self._sum.item() != 0)):
+                waiting = int(self._sum.item() != 0)
+                # what was aborted meanwhile has ended too, with any number
+                is_aborted = self._group is not None and self._group.is_aborted
+                if is_aborted or not self._concluded(waiting):
                     self._fail(GivenUpError())
                     return
                 self.is_reduced = True

@@ -26,3 +26,9 @@ def reduce_alone(torch: Any, tensors: Sequence[Any], group: Any) -> None:
         for each in tensors:
             dist.all_reduce(each, group=group)
             each.div_(dist.get_world_size(group))
+
+
+def place_alone(torch: Any) -> tuple[int, int]:
+    """Position and size of torch's default group, if there is one."""
+    dist = torch.distributed
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)

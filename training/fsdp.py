@@ -165,8 +165,10 @@ def parts_of(torch: Any, things: tuple[Stateful, ...], degrees: Degrees) -> tupl
     return tuple(ShardState(torch, each, mesh) for each in things)
 
 
-def replicas_alone(torch: Any, degrees: Degrees) -> Any:
-    """Of a process that trains alone: torch's group of those who have the same parts."""
+def replicas_alone(torch: Any, things: Iterable[Any], degrees: Degrees) -> Any:
+    """Of a process that trains alone: torch's group of those who have the same parts, if any."""
+    if sharded_among(things) is None:
+        return None
     dist = torch.distributed
     world = dist.get_world_size()
     among = {degrees.groups_of(rank, world)["edp"] for rank in range(world)}

@@ -11,8 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from nemesis.training.nccl_lane import Lane
+
+T = TypeVar("T")
 SLICE: Final = timedelta(milliseconds=5)
 FORM_S: Final = 300.0
 """A member whose process starts anew imports its libraries first; of who will not come a plan
@@ -51,8 +54,10 @@ class Group:
         self.position: Final = position
         """Of this rank among them."""
         self.backend: Final[Any] = backend
+        self.store: Final[Any] = store
+        self.lane: Lane | None = None
+        """For tensors on a GPU."""
         self._torch: Final[Any] = torch
-        self._store: Final[Any] = store
         self.is_given_up = False
         """Whether all waits in it end now, whoever still waits."""
         self._pending: list[Any] = []
@@ -64,7 +69,8 @@ class Group:
             BrokenGroupError: a peer is gone.
             GivenUpError: `given_up` became true.
         """
-        self.wait(self.started(lambda: self.backend.allreduce([tensor])), given_up)
+        backend = self.backend_of(tensor)
+        self.wait(self.started(lambda: backend.allreduce([tensor])), given_up)
 
     def gather(self, numbers: Sequence[int], given_up: Callable[[], bool]) -> list[list[int]]:
         """Some numbers of every member, in their order.
@@ -98,15 +104,32 @@ class Group:
         """
         until_s, pause_s = time.monotonic() + END_S, SLICE.total_seconds()
         try:
-            here_count = self._store.add("end", 1)
+            here_count = self.store.add("end", 1)
             while here_count < len(self.members) and time.monotonic() < until_s:
                 if given_up():
                     raise GivenUpError
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, END_PAUSE_S_MAX)
-                here_count = self._store.add("end", 0)
+                here_count = self.store.add("end", 0)
         except RuntimeError:
             return  # the store is gone: its node is at the end of its part
+
+    def backend_of(self, tensor: Any) -> Any:
+        """What carries a tensor, or an operation of none."""
+        lane = self.lane
+        if lane is not None and tensor is not None and tensor.device.type == lane.device_type:
+            return lane
+        return self.backend
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether what its lane carried has ended with any numbers."""
+        return self.lane is not None and self.lane.is_aborted
+
+    def abort_lane(self) -> None:
+        """Whoever waits for the GPU does so no longer; from any thread."""
+        if self.lane is not None:
+            self.lane.abort_soon()
 
     @property
     def is_idle(self) -> bool:
@@ -122,10 +145,14 @@ class Group:
         try:
             work = start()
         except RuntimeError as error:
-            raise BrokenGroupError(_said(error)) from error
+            raise self._broken(error) from error
         self._pending = [each for each in self._pending if not each.is_completed()]
         self._pending.append(work)
         return work
+
+    def _broken(self, error: Exception) -> BrokenGroupError | GivenUpError:
+        """What breaks because its communicator was aborted was given up."""
+        return GivenUpError() if self.is_aborted else BrokenGroupError(_said(error))
 
     def wait(self, work: Any, given_up: Callable[[], bool]) -> None:
         """Wait for it.
@@ -138,13 +165,13 @@ class Group:
                 work.wait(SLICE)
             except RuntimeError as error:
                 if not work.is_completed() and "timed out" not in str(error).lower():
-                    raise BrokenGroupError(_said(error)) from error
+                    raise self._broken(error) from error
             if (self.is_given_up or given_up()) and not work.is_completed():
                 raise GivenUpError
         try:
             work.wait()
         except RuntimeError as error:
-            raise BrokenGroupError(_said(error)) from error
+            raise self._broken(error) from error
 
 
 class Grounds:
@@ -172,20 +199,29 @@ class Grounds:
             BrokenGroupError: somebody did not come, or the name has other members.
             GivenUpError: `given_up` became true.
         """
-        made: list[Group] = []
+        return self.awaited(lambda: self._made(name, members, rank, store), given_up)
+
+    def awaited(self, make: Callable[[], T], given_up: Callable[[], bool]) -> T:
+        """What a function makes, which may wait without an end but torch's timeout.
+
+        Raises:
+            BrokenGroupError: it raised a RuntimeError.
+            GivenUpError: `given_up` became true; whatever it makes nobody has.
+        """
+        made: list[T] = []
         failed: list[Exception] = []
         done = threading.Event()
 
-        def make() -> None:
+        def work() -> None:
             try:
-                made.append(self._made(name, members, rank, store))
+                made.append(make())
             except RuntimeError as error:
                 failed.append(error)
             finally:
                 done.set()
 
-        # torch connects without an end but its timeout: in a thread that can be left behind
-        self._to_make.put(make)
+        # in a thread that can be left behind
+        self._to_make.put(work)
         while not done.wait(SLICE.total_seconds()):
             if given_up():
                 self._to_make = self._maker()
@@ -231,6 +267,7 @@ class Grounds:
     def park(self, group: Group) -> None:
         """Keep a group until nothing is under way in it."""
         group.is_given_up = True
+        group.abort_lane()
         self._parked = [each for each in self._parked if not each.is_idle]
         self._parked.append(group)
 

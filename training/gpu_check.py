@@ -1,7 +1,8 @@
 """What NCCL really does on the GPUs of this machine: `scripts/gpu-check`.
 
 With one GPU: a communicator, revoke, abort. With two: a shrink by the one that is left, and its
-time. Prints a table. Exit code: 0 all went well, 1 something failed, 3 no GPU or no library here.
+time. Where torch sees them: what the hook does, with a rank a GPU. Prints a table. Exit code: 0 all
+went well, 1 something failed, 3 no GPU or no library here.
 """
 
 import os
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from nemesis.training.gpu_lanes import lane_checks
 from nemesis.training.nccl_library import Communicator, Library, NcclError
 from nemesis.training.nccl_shrink import RebuildError, shrunk
 from nemesis.training.nccl_versions import calls_of, way_of
@@ -52,6 +54,7 @@ def main() -> int:
         checks.append(("init, revoke, abort", lambda: _revoke(library)))
     if count > 1 and way.by == "nccl":
         checks.append(("shrink 2 to 1, abort the parent", lambda: _shrink(library)))
+    checks += lane_checks()
     good = [_row(name, check) for name, check in checks]
     return 0 if all(good) else 1
 

@@ -22,6 +22,17 @@ class Groups:
         """Each of them once."""
         return list({id(each): each for each in self._parts.values()}.values())
 
+    def abort_lanes(self) -> None:
+        """Whoever waits for the GPU does so no longer; from any thread."""
+        for each in self.all():
+            each.abort_lane()
+
+    def close_lanes(self) -> None:
+        """The job is at its end; nobody waits for the GPU."""
+        for each in self.all():
+            if each.lane is not None:
+                each.lane.abort()
+
     def for_torch(self, torch: Any, given_up: Callable[[], bool]) -> dict[Kind, Any]:
         """Each kind as a torch ProcessGroup; what those wait for ends by the flag."""
         made = {id(each): process_group(torch, each, given_up) for each in self.all()}

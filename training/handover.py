@@ -35,7 +35,9 @@ def hand_over(
         body.copy_(torch.frombuffer(packed.getbuffer(), dtype=torch.uint8))
     group.broadcast(body, root, given_up)
     if takes:
-        states = torch.load(io.BytesIO(body.numpy().tobytes()), weights_only=True)
+        # the giver's GPU is not this rank's
+        given = io.BytesIO(body.numpy().tobytes())
+        states = torch.load(given, map_location="cpu", weights_only=True)
         for thing, state in zip(things, states, strict=True):
             thing.load_state_dict(state)
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 from nemesis.schemas.layout import Degrees, Kind
 from nemesis.training.checksum import Checksums
 from nemesis.training.commit import Part, is_applied_by_others, latest, settled
-from nemesis.training.flat import flattened, put_back, reduce_alone
+from nemesis.training.flat import flattened, place_alone, put_back, reduce_alone
 from nemesis.training.fsdp import parts_of, replicas_alone
 from nemesis.training.gloo_group import (
     BrokenGroupError,
@@ -36,6 +36,7 @@ from nemesis.training.gloo_group import (
 from nemesis.training.groups import Groups, form
 from nemesis.training.handover import giver_of, hand_over
 from nemesis.training.membership import NO_STATE, Member, State
+from nemesis.training.nccl_lanes import lanes_on
 from nemesis.training.seat import Seat
 from nemesis.training.stateful import Stateful
 from nemesis.training.step import Step
@@ -103,10 +104,9 @@ class Hook:
             self._grounds: Final = Grounds(torch, os.environ.get(HOST, "127.0.0.1"))
             self._undo: Final = Undo(torch, modules)
             self._checksums: Final = Checksums(torch, modules, checksum_steps)
+            self._lanes: Final = lanes_on(torch, self._grounds, things)
             self._seat = Seat(line, self._wrappers.give_up)
-        self._alone: Final = (
-            replicas_alone(torch, degrees) if self.is_sharded and not line else None
-        )
+        self._alone: Final = None if line is not None else replicas_alone(torch, things, degrees)
 
     @property
     def steps_count(self) -> int:
@@ -123,18 +123,14 @@ class Hook:
     @property
     def position(self) -> int:
         """Of this rank among the members."""
-        if self._groups is not None:
-            return self._groups.world.position
-        dist = self._torch.distributed
-        return int(dist.get_rank()) if dist.is_initialized() else 0
+        groups = self._groups
+        return place_alone(self._torch)[0] if groups is None else groups.world.position
 
     @property
     def world(self) -> int:
         """How many train together."""
-        if self._groups is not None:
-            return len(self._groups.world.members)
-        dist = self._torch.distributed
-        return int(dist.get_world_size()) if dist.is_initialized() else 1
+        groups = self._groups
+        return place_alone(self._torch)[1] if groups is None else len(groups.world.members)
 
     @property
     def data_place(self) -> tuple[int, int]:
@@ -272,17 +268,14 @@ class Hook:
             except GivenUpError:
                 continue
             except SystemExit:
-                return
-        seat.say()
+                break
+        self._groups.close_lanes()
+        if is_over:
+            seat.say()
 
     def failure_of(self, error: BaseException | None) -> Exception | None:
-        """Why the step is not to be applied; None where that is not ours to say.
-
-        DDP says of what its communication hook met that it was a RuntimeError.
-        """
-        if isinstance(error, BrokenGroupError | GivenUpError):
-            return error
-        return self._wrappers.failure if isinstance(error, RuntimeError) else None
+        """Why the step is not to be applied; None where that is not ours to say."""
+        return self._wrappers.failure_of(error)
 
     def stepped(self, batch: int) -> None:
         """The loop has applied a step."""
@@ -329,6 +322,7 @@ class Hook:
     def _form(self, member: Member) -> None:
         seat, epoch = self._place, member.epoch
         seat.say()
+        groups = None
         try:
             groups = form(
                 self._grounds,
@@ -339,8 +333,11 @@ class Hook:
                 store=seat.store_of(epoch),
                 given_up=lambda: self._is_given_up,
             )
+            self._lanes.lay(self._groups, self._epoch, groups, lambda: self._is_given_up)
             state = self._agreed(groups, epoch)
         except (BrokenGroupError, GivenUpError) as error:
+            if groups is not None:
+                groups.abort_lanes()
             seat.broken(epoch, str(error))
             return
         self._park()

@@ -16,7 +16,7 @@ aborted and made anew, at a boundary they stay. The excluded ranks are fenced be
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 from nemesis.training.nccl_versions import Version, way_of
 
@@ -24,6 +24,9 @@ DEADLINE_S: Final = 5.0
 """Of a shrink or an abort. A guess: no GPU has been measured; a group made anew takes seconds."""
 
 T = TypeVar("T")
+Name = TypeVar("Name", bound=str)
+Made = TypeVar("Made", bound="Communicator")
+Made_co = TypeVar("Made_co", bound="Communicator", covariant=True)
 
 
 class RebuildError(Exception):
@@ -37,7 +40,7 @@ class Communicator(Protocol):
         """Stop what is under way."""
         ...
 
-    def shrink(self, excluded: Sequence[int]) -> "Communicator":
+    def shrink(self, excluded: Sequence[int]) -> Self:
         """Stop what is under way, and make one without some ranks of it."""
         ...
 
@@ -46,7 +49,7 @@ class Communicator(Protocol):
         ...
 
 
-class Part(Protocol):
+class Part(Protocol[Made_co]):
     """One group of the old epoch."""
 
     @property
@@ -55,13 +58,13 @@ class Part(Protocol):
         ...
 
     @property
-    def communicator(self) -> Communicator:
+    def communicator(self) -> Made_co:
         """Its communicator."""
         ...
 
 
 def shrunk(
-    parts: Mapping[str, Part],
+    parts: Mapping[Name, Part[Made]],
     lost: frozenset[int],
     *,
     version: Version,
@@ -69,7 +72,7 @@ def shrunk(
     is_well: Callable[[], bool],
     all_say: Callable[[str, bool], bool],
     deadline_s: float = DEADLINE_S,
-) -> dict[str, Communicator | None]:
+) -> dict[Name, Made | None]:
     """The groups' communicators without the lost; None for a group that is to be made anew.
 
     `is_well`: whether this rank's GPU answers; `all_say`: tells the other survivors of a step and
@@ -86,7 +89,7 @@ def shrunk(
     if "ncclCommRevoke" in symbols:
         for name in sorted(parts):
             _within(deadline_s, partial(parts[name].communicator.revoke, deadline_s))
-    made: dict[str, Communicator | None] = {}
+    made: dict[Name, Made | None] = {}
     for name in sorted(parts):
         excluded = [at for at, rank in enumerate(parts[name].members) if rank in lost]
         if not excluded:
@@ -97,15 +100,19 @@ def shrunk(
             break
     done = all(made.get(name) for name in parts if lost.intersection(parts[name].members))
     _abort_all(parts, deadline_s)
-    if not all_say("have shrunk", done):
-        for child in made.values():
+    is_over = False
+    try:
+        is_over = all_say("have shrunk", done)
+    finally:
+        for child in made.values() if not is_over else ():
             if child is not None:
                 _within(deadline_s, child.abort)
+    if not is_over:
         raise RebuildError("a shrink failed, or has not ended in time")
     return made
 
 
-def _abort_all(parts: Mapping[str, Part], deadline_s: float) -> None:
+def _abort_all(parts: Mapping[Name, Part[Made]], deadline_s: float) -> None:
     for name in sorted(parts):
         _within(deadline_s, parts[name].communicator.abort)
 

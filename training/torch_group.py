@@ -61,6 +61,13 @@ def failed_future(torch: Any, error: Exception) -> Any:
     return future
 
 
+def _first_tensor(given: Any) -> Any:
+    """Of what an operation is given, which lies as all of it does; None where it has none."""
+    if not isinstance(given, list | tuple):
+        return given if hasattr(given, "device") else None
+    return next((found for each in given if (found := _first_tensor(each)) is not None), None)
+
+
 @lru_cache(maxsize=1)
 def _group_class(torch: Any) -> Any:
     work_class = _work_class(torch)
@@ -68,7 +75,7 @@ def _group_class(torch: Any) -> Any:
     def forwarding(operation: str) -> Callable[..., Any]:
         def forwarded(self: Any, *given: Any, **named: Any) -> Any:
             members: Group = self.members
-            start = getattr(members.backend, operation)
+            start = getattr(members.backend_of(_first_tensor(given)), operation)
             made = work_class()
             made.members, made.given_up = members, self.given_up
             made.under_way = [members.started(lambda: start(*given, **named))]
@@ -81,7 +88,7 @@ def _group_class(torch: Any) -> Any:
         forwarded = forwarding(operation)
 
         def scattered(self: Any, output: Any, given: Any, *options: Any) -> Any:
-            if self.members.backend.name() != "gloo":
+            if self.members.backend_of(_first_tensor(given)).name() != "gloo":
                 return forwarded(self, output, given, *options)
             (own,), parts = (output, given[0]) if isinstance(output, list) else ([output], [given])
             whole = torch.cat([each.reshape(-1) for each in parts])

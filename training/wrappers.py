@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from nemesis.training.ddp import tied
 from nemesis.training.fsdp import Shards, sharded_among
+from nemesis.training.gloo_group import BrokenGroupError, GivenUpError
 from nemesis.training.groups import Groups
 
 
@@ -34,11 +35,22 @@ class Wrappers:
             None if sharded is None else Shards(torch, sharded, given_up=given_up, is_open=is_open)
         )
 
+        self._groups: Groups | None = None
+
     @property
     def failure(self) -> Exception | None:
         """Why the current step is not to be applied."""
         buckets, shards = self._buckets, self._shards
         return (buckets.failure if buckets else None) or (shards.failure if shards else None)
+
+    def failure_of(self, error: BaseException | None) -> Exception | None:
+        """Why the current step is not to be applied; None where that is not ours to say.
+
+        DDP says of what its communication hook met that it was a RuntimeError.
+        """
+        if isinstance(error, BrokenGroupError | GivenUpError):
+            return error
+        return self.failure if isinstance(error, RuntimeError) else None
 
     def refuse_broken(self) -> None:
         """Not if the current step is not to be applied.
@@ -56,12 +68,15 @@ class Wrappers:
                 each.begin()
 
     def give_up(self) -> None:
-        """Let the backward pass end now."""
+        """Let the backward pass end now, and first of all what waits for a GPU."""
+        if self._groups is not None:
+            self._groups.abort_lanes()
         if self._buckets is not None:
             self._buckets.give_up()
 
     def regroup(self, groups: Groups) -> None:
         """Reduce over these members from now on."""
+        self._groups = groups
         if self._buckets is not None:
             self._buckets.regroup(groups["dp"])
         if self._shards is not None:

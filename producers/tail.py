@@ -30,8 +30,8 @@ class Tail:
         if self._file is not None and not from_start:
             os.lseek(self._file, 0, os.SEEK_END)
 
-    def read(self) -> list[bytes]:
-        """Whole lines that are new, without their ends.
+    def read(self, *, newest_bytes: int = 0) -> list[bytes]:
+        """Whole lines that are new, without their ends; of more than `newest_bytes` the newest.
 
         Raises:
             OSError: the file cannot be read.
@@ -44,6 +44,9 @@ class Tail:
         if own.st_size < os.lseek(self._file, 0, os.SEEK_CUR):
             os.lseek(self._file, 0, os.SEEK_SET)
             self._rest = b""
+        if newest_bytes and own.st_size - os.lseek(self._file, 0, os.SEEK_CUR) > newest_bytes:
+            os.lseek(self._file, own.st_size - newest_bytes, os.SEEK_SET)
+            self._rest, self._skips = b"", True  # it is in the middle of a line
         piece = os.read(self._file, LOOK_BYTES_MAX)
         if not piece and self._is_replaced(own):
             self.close()

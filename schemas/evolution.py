@@ -24,6 +24,8 @@ from nemesis.schemas import (
     plans,
     saved,
     scheduled,
+    timed,
+    watched,
 )
 
 MODULES = (
@@ -38,6 +40,8 @@ MODULES = (
     plans,
     saved,
     scheduled,
+    timed,
+    watched,
 )
 """Where everything that lies in the log or goes over the plan channel is defined."""
 

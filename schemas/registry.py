@@ -21,6 +21,7 @@ from nemesis.schemas import (
     operated,
     saved,
     scheduled,
+    timed,
     watched,
 )
 from nemesis.schemas.envelope import TYPE_PREFIX
@@ -109,6 +110,7 @@ TELEMETRY: Final[Mapping[str, FactKind]] = {
         _telemetry("counters", observed.CountersRead),
         _telemetry("setting", observed.SettingRead),
         _telemetry("step_times", observed.StepsTimed),
+        _telemetry("collective_times", timed.CollectivesTimed),
         _telemetry("trial", observed.TrialFinished),
         _telemetry("stack", observed.StackSeen),
         _telemetry("coverage", watched.CoverageReported),

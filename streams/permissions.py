@@ -53,6 +53,7 @@ _PRODUCED: Final = (
     "inventory",
     "log",
     "counters",
+    "collective_times",
     "setting",
     "coverage",
     "spool",

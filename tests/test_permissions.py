@@ -46,6 +46,7 @@ PRODUCED = frozenset(
         "inventory",
         "log",
         "counters",
+        "collective_times",
         "setting",
         "coverage",
         "spool",

@@ -125,7 +125,7 @@ class Driver:
         Raises:
             NotReadError: it has none, may not be asked, or there is no such interface here.
         """
-        # 9 MiB and a tenth of a second, which a node without NICs need not pay
+        # some MiB and a tenth of a second, which a node without NICs need not pay
         from pyroute2.ethtool import ioctl
 
         if self._asked is None:

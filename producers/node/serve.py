@@ -20,6 +20,7 @@ from nats.aio.msg import Msg
 from nemesis.producers.node import ras
 from nemesis.producers.node.coverage import Backlog
 from nemesis.producers.node.dcgm import Dcgm
+from nemesis.producers.node.inspector import Inspector
 from nemesis.producers.node.kernel_tail import KernelTail
 from nemesis.producers.node.root import Root
 from nemesis.producers.node.watch import PERIOD_NS, NodeWatch
@@ -70,6 +71,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """URL of a DCGM exporter's page, "" for none."""
     ras: str = ras.ADDRESS
     """host:port of NCCL's RAS."""
+    inspector: Path | None = None
+    """Folder into which NCCL's Inspector writes."""
 
 
 def origin_of(settings: Settings) -> Origin:
@@ -82,8 +85,15 @@ def origin_of(settings: Settings) -> Origin:
 def watch_of(settings: Settings, origin: Origin, root: Root) -> NodeWatch:
     """What looks at the node, as the settings want it."""
     dcgm = Dcgm(settings.dcgm) if settings.dcgm else None
-    asks = ras.Ras(origin, settings.ras)
-    return NodeWatch(root, origin, period_ns=settings.period_ns, dcgm=dcgm, ras=asks)
+    inspector = Inspector(origin, settings.inspector) if settings.inspector else None
+    return NodeWatch(
+        root,
+        origin,
+        period_ns=settings.period_ns,
+        dcgm=dcgm,
+        ras=ras.Ras(origin, settings.ras),
+        inspector=inspector,
+    )
 
 
 class Producer:

@@ -17,6 +17,8 @@ from nemesis.producers.node.coverage import NO_BACKLOG, Backlog, Coverage, Seen
 from nemesis.producers.node.dcgm import Dcgm, Page
 from nemesis.producers.node.gpus import Gpus
 from nemesis.producers.node.host import Host
+from nemesis.producers.node.inspector import SOURCE as INSPECTOR
+from nemesis.producers.node.inspector import Inspector
 from nemesis.producers.node.kernel_tail import SOURCE as KERNEL_LOG
 from nemesis.producers.node.nic_rows import NicRows
 from nemesis.producers.node.probe import DEADLINE_S, Answer, Probe, read_all
@@ -53,6 +55,7 @@ class NodeWatch:
         deadline_s: float = DEADLINE_S,
         dcgm: Dcgm | None = None,
         ras: Ras | None = None,
+        inspector: Inspector | None = None,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._root: Final = root
@@ -71,6 +74,10 @@ class NodeWatch:
         self._dcgm: Final = dcgm
         self._exporters: Final = [self._probe("dcgm", dcgm.read)] if dcgm else []
         self._ras: Final = ras
+        self._inspector: Final = inspector
+        self._inspectors: Final = (
+            [self._probe(INSPECTOR, inspector.read)] if inspector is not None else []
+        )
         self._news_told: tuple[bytes, bytes] | None = None
         self._inventory: InventoryReported | None = None
         self._settings: dict[tuple[str, str], str] = {}
@@ -88,7 +95,8 @@ class NodeWatch:
             self._take_page()
             facts += self._describe(now_ns)
         devices = [*self._nics.probes(), *self._gpus.probes()]
-        probes = [self._host, self._seats, self._clock, *devices, *self._exporters]
+        own = [self._host, self._seats, self._clock]
+        probes = [*own, *devices, *self._exporters, *self._inspectors]
         read_all(probes, self._deadline_s)
         xids = self._take_page()
         ranks, waits_ppm = self._seats.value or ((), ABSENT)
@@ -106,8 +114,10 @@ class NodeWatch:
             )
         )
         facts += self._states(now_ns)
+        is_due = self._polls_count % STATE_POLLS == 0
+        if self._inspector is not None and is_due:
+            facts += self._inspector.fact(job_of(ranks), ranks, now_ns)
         if self._ras is not None:
-            is_due = self._polls_count % STATE_POLLS == 0
             facts += self._ras.poll(ranks, now_ns, is_due=is_due)
             others = [*others, self._ras.seen]
         if any(each.source == KERNEL_LOG and each.state != "read" for each in others):

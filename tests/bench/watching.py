@@ -16,6 +16,8 @@ from tests.node_trees import Tree
 from tests.nvml_stand_in import built_in
 
 DEVICES = 8
+DRIVERS_COUNTERS = 1000
+"""Of one NIC: an mlx5 of 32 queues has about as many."""
 SECONDS = 600
 SETTLE_S = 20
 CPU_GOAL_PERCENT = 1
@@ -56,7 +58,11 @@ def _tree(path: Path) -> Tree:
         pci = f"0000:0{at}:00.0"
         kind = {"vendor": "0x10de", "class": "0x030200"}
         tree.device(f"pci0000:00/{pci}", f"bus/pci/devices/{pci}", **kind)
-        tree.rdma(f"mlx5_{at}", f"pci0000:40/0000:4{at}:00.0")
+        port = f"pci0000:40/0000:4{at}:00.0"
+        tree.rdma(f"mlx5_{at}", port)
+        (path / "sys/devices" / port / "net" / f"eth{at}").mkdir(parents=True)
+        counters = "".join(f"rx{queue}_packets: {queue}\n" for queue in range(DRIVERS_COUNTERS))
+        tree.write(f"ethtool/eth{at}", f"{counters}rx_prio3_pause_duration: 7\n")
     tree.write("dev/kmsg", "4,1,1,-;a line\n")
     for pid in range(100, 600):  # a busy node has so many processes
         tree.process(pid, {"RANK": str(pid - 100)} if pid < 100 + DEVICES else {"HOME": "/"})

@@ -15,11 +15,26 @@ if TYPE_CHECKING:
     from nemesis.schemas.observed import Observation
     from nemesis.schemas.watched import CoverageReported, ProbeSeen
 
+OnceOption = Annotated[
+    bool, typer.Option("--once", help="Poll twice, print what is seen, need no log.")
+]
+RecordOption = Annotated[
+    Path | None, typer.Option(help="As --once, and copy what is read into this new folder.")
+]
+ScrubOption = Annotated[
+    bool, typer.Option("--scrub", help="With --record: without names, serials and addresses.")
+]
+RootOption = Annotated[
+    Path, typer.Option(help="Read /proc, /sys and /dev below this folder: a copy of a node.")
+]
 DcgmOption = Annotated[
     str, typer.Option(help="DCGM exporter's page, for GPUs that NVML cannot read.", metavar="URL")
 ]
 RasOption = Annotated[
     str, typer.Option(help="Where NCCL's RAS of the job listens.", metavar="HOST:PORT")
+]
+InspectorOption = Annotated[
+    Path | None, typer.Option(help="Folder into which NCCL's Inspector of the job writes.")
 ]
 
 
@@ -29,20 +44,13 @@ def producer(
         str, typer.Option(help="Name of this node in the log; its host name if not given.")
     ] = "",
     period: Annotated[float, typer.Option(min=0.2, help="Seconds from poll to poll.")] = 5.0,
-    once: Annotated[
-        bool, typer.Option("--once", help="Poll twice, print what is seen, need no log.")
-    ] = False,
-    record: Annotated[
-        Path | None, typer.Option(help="As --once, and copy what is read into this new folder.")
-    ] = None,
-    scrub: Annotated[
-        bool, typer.Option("--scrub", help="With --record: without names, serials and addresses.")
-    ] = False,
-    root: Annotated[
-        Path, typer.Option(help="Read /proc, /sys and /dev below this folder: a copy of a node.")
-    ] = Path("/"),
+    once: OnceOption = False,
+    record: RecordOption = None,
+    scrub: ScrubOption = False,
+    root: RootOption = Path("/"),
     dcgm: DcgmOption = "",
     ras: RasOption = "localhost:28028",
+    inspector: InspectorOption = None,
     state: Annotated[
         Path | None, typer.Option(help="Folder for the spool and what is remembered.")
     ] = None,
@@ -85,7 +93,13 @@ def producer(
         raise NemesisError("this machine has no host name", hint="give one with --node")
     folder = state or state_folder(cell) / "producers" / token_of(name)
     settings = Settings(
-        node=name, state=folder, root=root, period_ns=int(period * 1e9), dcgm=dcgm, ras=ras
+        node=name,
+        state=folder,
+        root=root,
+        period_ns=int(period * 1e9),
+        dcgm=dcgm,
+        ras=ras,
+        inspector=inspector,
     )
     os.umask(0o077)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")

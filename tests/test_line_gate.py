@@ -35,7 +35,7 @@ PIECES = [piece for pattern in PATTERNS for piece in alternatives(pattern)]
 def shown_all(monkeypatch: pytest.MonkeyPatch, read: Callable[[], Read]) -> Read:
     """What is read where every reader is shown every line."""
     with monkeypatch.context() as patch:
-        patch.setattr(LineGate, "readers_of", lambda self, text: list(range(len(READERS))))
+        patch.setattr(LineGate, "readers_of", lambda self, text: list(range(len(READERS) + 1)))
         return read()
 
 

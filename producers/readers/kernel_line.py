@@ -27,7 +27,7 @@ _LEVELS: Final = ["emerg", "alert", "crit", "err", "warn", "notice", "info", "de
 DEFAULT_PRIORITY: Final = 6
 YEAR_OF_YEARLESS: Final = 2000  # a leap year, so that 29 February is a date
 SECONDS_MAX: Final = 1024
-_TEXT_CHARS_MAX: Final = 4096  # printk cuts at 1,024; a record of an eaten newline may be longer
+TEXT_CHARS_MAX: Final = 4096  # printk cuts at 1,024; a record of an eaten newline may be longer
 
 
 class KernelLine(msgspec.Struct):
@@ -233,6 +233,8 @@ _BY_FIRST: Final[Mapping[str, tuple[tuple[re.Pattern[str], _Take], ...]]] = {
     )
     for first in f"{_DIGITS}{_LETTERS}[<>"
 }
+PREFIXES: Final = tuple(re.compile(" *" + pattern) for _, pattern, _ in _PREFIXES)
+"""How a line begins that `peel` takes something off."""
 _AFTER_TIME: Final = re.compile(rf"{_HOST} (?!{_KERNEL_WORDS}){_SENDER}")
 _BEFORE_TIME: Final = re.compile(
     rf"{_HOST}: (?=\[ *\d+\.\d|\[?{_WEEKDAY} |kernel: |\d{{4}}-\d\d-\d\dT|{_KERNEL_WORDS})"
@@ -247,7 +249,7 @@ KERNELS: Final = (
     re.compile(r"kern *:"),
     re.compile(rf"\[{_WEEKDAY} "),
     re.compile(r"\[ *\d+\.\d{6}"),
-    re.compile(r"\d,\d+,\d+,[^;]*;"),
+    re.compile(r",\d+,\d+,[^;]*;"),
 )
 """A line without colours that has none of these is not the kernel's for certain."""
 _STEPS_MAX: Final = 20
@@ -273,7 +275,7 @@ def parse_line(raw: str) -> KernelLine | None:
         timed = line.clock != "none"
     if line.from_kernel is not False and (found := _LATER.search(text)) is not None:
         text, line.from_kernel = text[found.start() :], True
-    line.text = text.strip()[:_TEXT_CHARS_MAX]
+    line.text = text.strip()[:TEXT_CHARS_MAX]
     return line if line.text else None
 
 
@@ -292,7 +294,7 @@ def peel(raw: str) -> KernelLine:
         if not went_on:
             break
         text = rest
-    line.text = text[:_TEXT_CHARS_MAX]
+    line.text = text[:TEXT_CHARS_MAX]
     return line
 
 

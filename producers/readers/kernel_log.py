@@ -14,6 +14,7 @@ import msgspec
 
 from nemesis.producers.readers.kernel_line import KERNELS, KernelLine, parse_line
 from nemesis.producers.readers.line_gate import LineGate
+from nemesis.producers.readers.needed_words import alternatives, folded, needed_words
 from nemesis.producers.readers.text_lines import numbered_lines, opened
 
 SNIFF_BYTES: Final = 4 * 1024 * 1024
@@ -49,6 +50,7 @@ _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _NO_MESSAGE: Final = re.compile(r" [A-Z_]+=|\s*[\[\]}],?\s*\Z")
 # journalctl -o export, -o verbose, -o json-pretty: how a record begins and what a field looks like
 _RECORD_START: Final = re.compile(r"__CURSOR=|(\w{3} [\d-]+ [\d:.]+ \S+) \[s=|\s*\{\s*\Z")
+_RECORD: Final = re.compile(r"(?:\A|[^\S \t])[ \t]*\{")  # in JSON, a line or more
 _FIELD: Final = re.compile(r'\s*(?:"([A-Z_][A-Z0-9_]*)" ?: ?(.*?),?\Z|([A-Z_][A-Z0-9_]*)=(.*))')
 
 
@@ -102,14 +104,38 @@ def is_kernel_log(path: Path) -> bool:
     """
     with opened(path) as stream:
         head = stream.read(SNIFF_BYTES)
-    lines = enumerate(head.decode(errors="replace").splitlines(), 1)
-    parsed = _parsed(lines, _may_be_kernels)
+    text = head.decode(errors="replace")
+    if not _may_hold_kernels(text):
+        return False
+    parsed = _parsed(enumerate(text.splitlines(), 1), _may_be_kernels)
     return any(line is not None and line.from_kernel for _, line in parsed)
 
 
 @cache
 def _signs() -> LineGate:
     return LineGate([((), KERNELS)])
+
+
+@cache
+def _pieces() -> list[tuple[re.Pattern[str], frozenset[bytes]]]:
+    """What shows a kernel, with words that are worth to be looked for first."""
+    pieces = [each for pattern in KERNELS for each in alternatives(pattern)]
+    words = [needed_words(each) or frozenset() for each in pieces]
+    long = [each if min(map(len, each), default=0) > 2 else frozenset[bytes]() for each in words]
+    return list(zip(pieces, long, strict=True))
+
+
+def _may_hold_kernels(text: str) -> bool:
+    """Whether any line or record of a text can be the kernel's: asked of all lines at once."""
+    if "\x1b" in text or "\0" in text or ("{" in text and _RECORD.search(text)):
+        return True
+    if "__CURSOR=" in text or "[s=" in text:
+        return True
+    left = folded(text)
+    return any(
+        any(word in left for word in words) if words else pattern.search(text)
+        for pattern, words in _pieces()
+    )
 
 
 def _may_be_kernels(raw: str) -> bool:

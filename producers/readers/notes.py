@@ -39,6 +39,8 @@ _BY_FIRST: Final[Mapping[str, tuple[re.Pattern[str], ...]]] = {
     first: tuple(re.compile(pattern) for firsts, pattern in _RANK_PREFIXES if first in firsts)
     for first in f"{_DIGITS}{_LETTERS}[("
 }
+RANK_PREFIXES: Final = tuple(re.compile(" *" + pattern) for _, pattern in _RANK_PREFIXES)
+"""How a line begins that `text_line` takes one of these off."""
 _PREFIXES_MAX: Final = 6
 
 

@@ -30,6 +30,7 @@ from nemesis.producers.readers.jobs.scheduler_jobs import SchedulerJobs
 from nemesis.producers.readers.jobs.scheduler_nodes import SchedulerNodes
 from nemesis.producers.readers.jobs.scheduler_tables import SchedulerTables
 from nemesis.producers.readers.jobs.stacks import Stacks
+from nemesis.producers.readers.kernel_line import PREFIXES, TEXT_CHARS_MAX
 from nemesis.producers.readers.line_gate import LineGate
 from nemesis.producers.readers.nic.adapters import Adapters
 from nemesis.producers.readers.nic.devlink_health import DevlinkHealth
@@ -38,7 +39,7 @@ from nemesis.producers.readers.nic.ibdiagnet import Ibdiagnet
 from nemesis.producers.readers.nic.interfaces import Interfaces
 from nemesis.producers.readers.nic.port_counters import PortCounters
 from nemesis.producers.readers.nic.switch_tables import SwitchTables
-from nemesis.producers.readers.notes import Note, Reader, TextLine, text_line
+from nemesis.producers.readers.notes import RANK_PREFIXES, Note, Reader, TextLine, text_line
 from nemesis.producers.readers.tables.bandwidth import Bandwidth
 from nemesis.producers.readers.tables.pair_matrix import PairMatrix
 from nemesis.producers.readers.tables.release_table import ReleaseTable
@@ -96,6 +97,7 @@ READERS: Final[tuple[type[Reader], ...]] = (
     ProgramLog,
 )
 """In the order in which a line is offered: the first that makes something of it has it."""
+_PREFIXED: Final = len(READERS)
 
 
 class TextFile(msgspec.Struct):
@@ -155,13 +157,13 @@ def read_text_file(
             if len(found.notes) >= NOTES_MAX:
                 found.cut = True
                 break
-            line = text_line(number, raw)
+            line, notes = offer.take(number, raw)
             if host := nccl_host(line.text):
                 found.hosts.add(host)
             if line.clock == "wall" and line.time_ns > 0:
                 found.oldest_ns = min(found.oldest_ns or line.time_ns, line.time_ns)
                 found.newest_ns = max(found.newest_ns, line.time_ns)
-            found.notes.extend(offer.take(line))
+            found.notes.extend(notes)
     for reader in readers:
         found.notes.extend(reader.end())
     return found if found.notes or any(each.known for each in readers) else None
@@ -175,9 +177,14 @@ class _Offer:
         self._gate: Final = _gate()
         self._busy = self._busy_now()
 
-    def take(self, line: TextLine) -> Sequence[Note]:
-        """What the first reader that makes something of it makes."""
-        wanted = self._gate.readers_of(line.text)
+    def take(self, number: int, raw: str) -> tuple[TextLine, Sequence[Note]]:
+        """The line, and what the first reader that makes something of it makes."""
+        wanted = self._gate.readers_of(raw) if _is_plain(raw) else [_PREFIXED]
+        if wanted and wanted[-1] == _PREFIXED:
+            line = text_line(number, raw)
+            wanted = [each for each in self._gate.readers_of(line.text) if each != _PREFIXED]
+        else:
+            line = TextLine(number, raw, raw[:TEXT_CHARS_MAX])
         if self._busy:
             wanted = sorted({*wanted, *self._busy})
         for place in wanted:
@@ -186,8 +193,8 @@ class _Offer:
             if reader.busy != (place in self._busy):
                 self._busy = self._busy_now()
             if notes:
-                return notes
-        return ()
+                return line, notes
+        return line, ()
 
     def _busy_now(self) -> list[int]:
         return [place for place, reader in enumerate(self._readers) if reader.busy]
@@ -195,4 +202,11 @@ class _Offer:
 
 @cache
 def _gate() -> LineGate:
-    return LineGate([(each.starts, each.holds) for each in READERS])
+    """The readers' patterns, and after them those of prefixes."""
+    wants = [(each.starts, each.holds) for each in READERS]
+    return LineGate([*wants, ((*PREFIXES, *RANK_PREFIXES), ())])
+
+
+def _is_plain(raw: str) -> bool:
+    """Whether a line has nothing to be taken off besides prefixes, and begins as most without."""
+    return raw[0].isalpha() and raw.isascii() and "\x1b" not in raw and "\0" not in raw

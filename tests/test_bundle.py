@@ -1,5 +1,6 @@
 """Promises about files that nobody vouches for: read by content, or named with the reason."""
 
+import gzip
 import json
 import os
 import pickle
@@ -283,3 +284,16 @@ def test_every_fact_knows_its_file_and_line(tmp_path: Path) -> None:
     origins = [facts.origin(each) for each in ids]
     assert [(each.file, each.line) for each in origins if each] == [("dmesg", 2), ("_dump_0", None)]
     assert facts.origin("localhost/kernel/1/2") is None
+
+
+def test_progress_counts_each_file_once_as_large_as_it_lies_there(tmp_path: Path) -> None:
+    kernel = "".join(f"[{at:12.6f}] usb 1-14: new device\n" for at in range(60_000))
+    (tmp_path / "dmesg").write_text(kernel + "[60000.000001] NVRM: Xid (PCI:0000:4c:00): 79, x\n")
+    (tmp_path / "rank_0.log.gz").write_bytes(gzip.compress(b"INFO step 1 of 9\n" * 200_000))
+    (tmp_path / "empty").touch()
+    (tmp_path / "link").symlink_to("dmesg")
+    sizes = [each.stat().st_size for each in tmp_path.iterdir()]
+    heard: list[int] = []
+    read_bundle([tmp_path], heard.append)
+    assert sum(heard) == sum(sizes)
+    assert len([each for each in heard if each]) > len(sizes)

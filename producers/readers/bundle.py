@@ -65,6 +65,32 @@ class DumpFile(msgspec.Struct):
     dump: Dump
 
 
+class Progress(msgspec.Struct):
+    """Tells somebody who waits how much of the files, as large as they lie there, was read.
+
+    A file may be read twice, and more may come out of a packed one than its size: it counts once.
+    """
+
+    on_read: Callable[[int], None] = lambda read_bytes: None
+    left_bytes: int = 0
+    """Of the file that is read now."""
+
+    def begin(self, path: Path) -> None:
+        """The file before is done with, whatever was read of it, and this one comes next."""
+        self.end()
+        self.left_bytes = path.stat().st_size if path.is_file() else 0
+
+    def read(self, read_bytes: int) -> None:
+        """So many bytes more."""
+        more = min(read_bytes, self.left_bytes)
+        self.left_bytes -= more
+        self.on_read(more)
+
+    def end(self) -> None:
+        """All is done."""
+        self.read(self.left_bytes)
+
+
 class Bundle(msgspec.Struct):
     """Everything that could be read."""
 
@@ -76,8 +102,7 @@ class Bundle(msgspec.Struct):
     """Where each file lies, by the name that reports use."""
     spools: list[IO[bytes]] = []
     """What came through pipes; a file lies there as long as it is open."""
-    on_read: Callable[[int], None] = lambda read_bytes: None
-    """Hears how many bytes more of a long file were read."""
+    progress: Progress = msgspec.field(default_factory=Progress)
 
     @property
     def read_count(self) -> int:
@@ -91,6 +116,8 @@ def read_bundle(
 ) -> Bundle:
     """Read files and folders. Names are relative to the folder given, or as given for a file.
 
+    `on_read` hears how many bytes more were read, in all as many as the files have.
+
     Raises:
         NoSuchPathError: a root does not exist or cannot be reached.
     """
@@ -99,7 +126,7 @@ def read_bundle(
             is_pipe(root)
         except OSError as error:
             raise NoSuchPathError(f"{root}: {_why(error)}", hint="check the path") from error
-    bundle = Bundle([], [], [], [], {}, on_read=on_read)
+    bundle = Bundle([], [], [], [], {}, progress=Progress(on_read))
     several = len(roots) > 1
     for root in roots:
         prefix = f"{root.as_posix()}/" if several and root.is_dir() else ""
@@ -112,11 +139,13 @@ def read_bundle(
                 break
             bundle.paths[file] = path
             try:
+                bundle.progress.begin(path)
                 _read(_lasting(path, file, bundle) if path == root else path, file, bundle)
             except BadDumpError as error:
                 bundle.unread.append(Unread(file, error.message))
             except (OSError, EOFError, zlib.error) as error:
                 bundle.unread.append(Unread(file, _why(error)))
+    bundle.progress.end()
     return bundle
 
 
@@ -189,13 +218,13 @@ def _read(path: Path, file: str, bundle: Bundle) -> None:
 
 def _read_lines(path: Path, file: str, bundle: Bundle) -> None:
     """A text is read twice: for what is a kernel's, and for what the rest says."""
-    log = read_kernel_log(path, file, bundle.on_read) if is_kernel_log(path) else None
+    log = read_kernel_log(path, file, bundle.progress.read) if is_kernel_log(path) else None
     if log is not None:
         bundle.logs.append(log)
     if log is not None and log.skimmed:
         return  # a kernel log too long to be a report that holds other things
     certain = {number for number, line in log.lines if is_kernels(line)} if log else set()
-    text = read_text_file(path, file, certain, log is not None, bundle.on_read)
+    text = read_text_file(path, file, certain, log is not None, bundle.progress.read)
     if text is not None:
         bundle.texts.append(text)
         claimed = {note.number for note in text.notes}

@@ -15,6 +15,7 @@ from nemesis.producers.readers.zstd_file import ZstdFile
 LINE_BYTES_MAX: Final = 64 * 1024  # the rest of a longer line is dropped
 READ_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024  # also bounds what a small .gz can become
 BLOCK_BYTES: Final = 4 * 1024 * 1024
+TOLD_BYTES: Final = 1024 * 1024
 # what splitlines breaks at besides \n, \r\n and \r; searching for each is ten times as fast as one
 # regular expression, and a gigabyte has to be read within a minute
 _ODD_BREAKS: Final = tuple(each.encode() for each in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
@@ -47,13 +48,16 @@ def numbered_lines(
 
     `on_read` hears how many bytes more were read, now and then.
     """
-    number = read_bytes = 0
+    number = read_bytes = told_bytes = 0
     cut = False
     while number < whole_count:
         raw = stream.readline(LINE_BYTES_MAX)
         if not raw:
             return
         read_bytes += len(raw)
+        if read_bytes - told_bytes > TOLD_BYTES:
+            on_read(read_bytes - told_bytes)
+            told_bytes = read_bytes
         went_on, cut = cut, not raw.endswith(b"\n")
         if went_on:
             continue

@@ -79,7 +79,12 @@ _HEADING: Final = re.compile(
 )
 _BAD_LEVEL: Final = re.sub(r"\(\?P<(?:\w*mild|letter_bad)>[^)]*\)", "(?!)", _LEVELS)
 STARTS: Final = (_ROW, re.compile("[EF]" + _LETTER_MARK))
-SIGNS: Final = (re.compile(_BAD_LEVEL), re.compile(r"\[[EF]" + _LETTER_MARK), _FORM, _WORD)
+SIGNS: Final = (
+    re.compile(_BAD_LEVEL),
+    re.compile(r"\[[EF]" + _LETTER_MARK),
+    _FORM,
+    *(re.compile(rf"\b{word}(?!\w)", re.IGNORECASE) for word in _WORDS),
+)
 """A line that neither begins with one of the first nor has one of the others is not severe."""
 _STEMS: Final = (
     *(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
-from nemesis.producers.readers.left_of_pattern import left_of
+from nemesis.producers.readers.left_of_pattern import left_of, left_of_shape, shape_of
 from nemesis.producers.readers.needed_words import (
     alternatives,
     any_of,
@@ -20,8 +20,7 @@ from nemesis.producers.readers.needed_words import (
 
 REMEMBERED_MAX: Final = 16_384
 REMEMBERED_BYTES_MAX: Final = 512
-"""Of one line without its digits. Both bound what is remembered to some 10 MB."""
-_DIGITS: Final = b"0123456789"
+"""Of one line. Both bound what is remembered to some 20 MB, mostly to much less."""
 Wants = tuple[Sequence[re.Pattern[str]], Sequence[re.Pattern[str]]]
 """Patterns of the lines that a reader wants: at their start, and anywhere."""
 _Test = Callable[[str], Any]
@@ -41,7 +40,7 @@ class _Try:
 
     @cached_property
     def left(self) -> _Test:
-        """The same for a line without its digits."""
+        """The same for what is left of a line without its numbers."""
         left = left_of(self._pattern)
         return left.match if self._starts else left.search
 
@@ -65,12 +64,16 @@ class LineGate:
             for word in each.words or ():
                 self._by_word.setdefault(word, []).append(number)
         self._words: Final = re.compile(b"(?=(" + any_of(self._by_word) + b"))")
-        self._plan: Final = lru_cache(REMEMBERED_MAX)(self._plan_of)
+        self._of_left: Final = lru_cache(REMEMBERED_MAX)(self._plan_of)
+        self._of_shape: Final = lru_cache(REMEMBERED_MAX)(self._plan_of_shape)
 
     def readers_of(self, text: str) -> list[int]:
         """Places of the readers that have a pattern in a line, ascending."""
-        left = text.encode("utf-8", "replace").translate(None, _DIGITS)
-        plan = self._plan(left) if len(left) <= REMEMBERED_BYTES_MAX else self._plan_of(left)
+        shape = shape_of(text)
+        if len(shape) <= REMEMBERED_BYTES_MAX:
+            plan = self._of_shape(shape)
+        else:
+            plan = self._plan_of(left_of_shape(shape))
         found = []
         for place, tests in plan:
             for test in tests:
@@ -79,8 +82,11 @@ class LineGate:
                     break
         return found
 
+    def _plan_of_shape(self, shape: bytes) -> Plan:
+        return self._of_left(left_of_shape(shape))
+
     def _plan_of(self, left: bytes) -> Plan:
-        """What could match a line of which this is left without its digits."""
+        """What could match a line of which this is left without its numbers."""
         text = left.decode()
         numbers = set(self._always)
         for word in set(self._words.findall(folded(text))):

@@ -3,8 +3,8 @@
 Why: readers know some four hundred forms of lines, nearly every line of a log has none of them, and
 to ask every pattern is what takes the time. How: a pattern is a sequence, and whatever is written
 out in it has to be there, of alternatives one of them; of the words that would do, the longest are
-taken. Case and the digits 0 to 9 are left out on both sides (`folded`), so that lines that
-differ in their numbers alone are one line. Nothing is kept by hand: a pattern that changes changes
+taken. They are looked for in what is left of a line without its numbers (left_of_pattern.py), and
+case is left out on both sides (`folded`). Nothing is kept by hand: a pattern that changes changes
 its words.
 """
 
@@ -13,8 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final
 
+from nemesis.producers.readers.left_of_pattern import may_be_of_number
+
 # the tree that the standard library itself compiles; it has no public name since 3.11
 _parse: Final[Any] = import_module("re._parser").parse
+_WORDS: Final = re.compile(r"[0-9A-Za-z_]+|[^0-9A-Za-z_]+")
 _DIGITS: Final = b"0123456789"
 _LOWER: Final = bytes(range(256)).lower()
 # what `re.IGNORECASE` takes for ASCII letters besides capitals: re/_casefix.py
@@ -74,7 +77,7 @@ def _choices(tree: Iterable[Any]) -> Iterator[frozenset[bytes] | None]:
         if name == "LITERAL":
             run += chr(argument)
             continue
-        yield frozenset({folded(run)})
+        yield from _staying(run)
         run = ""
         match name:
             case "BRANCH":
@@ -93,7 +96,19 @@ def _choices(tree: Iterable[Any]) -> Iterator[frozenset[bytes] | None]:
                 yield frozenset()  # (?!) before Python 3.12
             case _:
                 yield None
-    yield frozenset({folded(run)})
+    yield from _staying(run)
+
+
+def _staying(run: str) -> Iterator[frozenset[bytes]]:
+    """The parts of what is written out that cannot have been taken out with a number."""
+    stays = ""
+    for part in _WORDS.findall(run):
+        if may_be_of_number(part) and not part.isdecimal():
+            yield frozenset({folded(stays)})
+            stays = ""
+        else:
+            stays += part
+    yield frozenset({folded(stays)})
 
 
 def _either(choices: Sequence[frozenset[bytes] | None]) -> frozenset[bytes] | None:

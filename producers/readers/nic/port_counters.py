@@ -16,7 +16,7 @@ _SYSFS: Final = re.compile(
     r"(?:\S*/)?(?:sys/class/)?infiniband/(\w+)/ports/(\d+)/"
     r"(?:(?:hw_)?counters/(\w+)|(state|phys_state|rate|link_layer))\s*(?:[:=]\s*|\s+)(\S.*?)\s*\Z"
 )
-_RDMA: Final = re.compile(r"link (\w+)/(\d+) ((?:\w+ \d+ ?)+)\s*\Z")
+_RDMA: Final = re.compile(r"link (\w+)/(\d+)((?: +\w+ \d{1,18})+)\s*\Z")
 _PERFQUERY: Final = re.compile(
     r"# Port (?:extended )?counters: (?:(\S+) port|Lid (\d+) port) (\d+)"
 )

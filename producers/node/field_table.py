@@ -1,10 +1,11 @@
-"""The table of every number that a node's producer emits: block, channel, unit, origin."""
+"""The table of every number that producers emit: block, channel, unit, origin."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from nemesis.producers.node import clock, ethtool, host, nics
+from nemesis.producers.node import clock, ethtool, host, nics, ras
 from nemesis.producers.node.gpu_questions import FIELDS, QUESTIONS
+from nemesis.producers.switch import ports
 from nemesis.schemas.channels import (
     GPU_CHANNELS,
     GPU_STATE_CHANNELS,
@@ -58,6 +59,8 @@ def _blocks() -> Iterator[tuple[str, Sequence[str], Mapping[str, str]]]:
     yield "NIC, once a minute and at news", NIC_STATE_CHANNELS, nic
     hosts = {**host.ORIGINS, **clock.ORIGINS, "run_queue_wait_ppm": _WAITS}
     yield "Host, each poll", HOST_CHANNELS, hosts
+    yield "NCCL's RAS, of a job that stands still (`counters`)", list(ras.ORIGINS), ras.ORIGINS
+    yield "Port of a switch (`nemesis collector`)", list(ports.ORIGINS), ports.ORIGINS
 
 
 def _gpu_origins() -> dict[str, str]:

@@ -10,7 +10,7 @@ here: who is to blame, which is for rules to say; ranks are numbered as their co
 
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -34,6 +34,14 @@ DEADLINE_S: Final = 8.0
 CONNECT_S: Final = 1.0
 BYTES_MAX: Final = 8 << 20
 LINE_BYTES_MAX: Final = 4096
+ORIGINS: Final[Mapping[str, str]] = {
+    "nccl.<communicator>.ranks": "ranks whose data were had",
+    "nccl.<communicator>.least": "operations launched by those that launched the fewest",
+    "nccl.<communicator>.most": "operations launched by those that launched the most",
+    "nccl.<communicator>.behind.<rank>": "operations launched by a rank that RAS names as behind",
+    "nccl.<communicator>.missing.<rank>": "1: nobody gets the data of this rank",
+}
+"""Counter to what it is, of the job, told while a group stands still."""
 NAMED_MAX: Final = 8
 """Ranks that one fact names; more are no few that lag."""
 

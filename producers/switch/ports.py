@@ -17,7 +17,7 @@ from nemesis.producers.readers.documents import switches
 from nemesis.schemas.observed import CountersRead, PortSeen, SettingRead
 
 PRIORITIES: Final = 8
-_COUNTERS: Final[Mapping[str, str]] = {
+COUNTERS: Final[Mapping[str, str]] = {
     "in_fcs_errors": "crc_error_count",
     "in_crc_errors": "crc_error_count",
     "sai_port_stat_ether_stats_crc_align_errors": "crc_error_count",
@@ -30,8 +30,21 @@ _COUNTERS: Final[Mapping[str, str]] = {
     "sai_port_stat_if_in_fec_not_correctable_frames": "fec_uncorrectable_count",
     "sai_port_stat_if_in_fec_symbol_errors": "symbol_error_count",
 }
+"""A counter's last name, in lower case, to what facts call it."""
 _PAUSED: Final = re.compile(r"sai_port_stat_pfc_([0-7])_(rx|tx)_pause_duration_us")
 _DEADLOCKS: Final = "pfc_wd_queue_stats_deadlock_detected"
+ORIGINS: Final[Mapping[str, str]] = {
+    **{
+        field: " or ".join(name for name, each in COUNTERS.items() if each == field)
+        for field in COUNTERS.values()
+    },
+    "rx_pause_us": "sai_port_stat_pfc_<priority>_rx_pause_duration_us, summed; each by itself, too",
+    "tx_pause_us": "sai_port_stat_pfc_<priority>_tx_pause_duration_us, summed",
+    "pfc_deadlock_count": f"{_DEADLOCKS} of the port's queues, summed",
+    "up": "oper-status",
+    "link_downed_count": "how often oper-status went from UP, counted by the collector",
+}
+"""Field of a port to where it comes from."""
 _QUEUE: Final = re.compile(r"(.+)[:_](\d+)")
 
 
@@ -91,8 +104,8 @@ class Ports:
             self._port(match[1] if match else name).deadlocks[name] = value
         elif match := _PAUSED.fullmatch(counter):
             self._port(name).pauses[match[2], int(match[1])] = value
-        elif counter in _COUNTERS:
-            self._port(name).counts[_COUNTERS[counter]] = value
+        elif counter in COUNTERS:
+            self._port(name).counts[COUNTERS[counter]] = value
         else:
             return False
         return True

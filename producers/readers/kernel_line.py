@@ -273,7 +273,9 @@ def parse_line(raw: str) -> KernelLine | None:
         if not went_on:
             break
         timed = line.clock != "none"
-    if line.from_kernel is not False and (found := _LATER.search(text)) is not None:
+    # what may stand before the words makes a search slow, and most lines have none of them
+    maybe = line.from_kernel is not False and _START.search(text) is not None
+    if maybe and (found := _LATER.search(text)) is not None:
         text, line.from_kernel = text[found.start() :], True
     line.text = text.strip()[:TEXT_CHARS_MAX]
     return line if line.text else None

@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
+from nemesis.producers import node
 from nemesis.producers.doctor import installation
 from nemesis.producers.doctor.finding import Finding
 from nemesis.producers.doctor.node import look
@@ -46,7 +49,12 @@ def test_the_exporter_knows_every_source_by_its_name(tmp_path: Path) -> None:
     tree = machine(tmp_path / "root", ("0x10de", "0x030200"), ("0x15b3", "0x020700"))
     tree.rdma("mlx5_0", "pci0000:15/0000:18:00.0")
     sources = {name for name in looked(tree, tmp_path) if name != "pressure"}
-    assert sources <= set(SOURCES)
+    modules = [
+        import_module(each.name) for each in iter_modules(node.__path__, f"{node.__name__}.")
+    ]
+    named = {module.SOURCE for module in modules if hasattr(module, "SOURCE")}
+    assert {"nvml", "kmsg"} <= named
+    assert sources | named <= set(SOURCES)
 
 
 def test_hardware_that_nobody_can_read_is_a_gap_with_what_mends_it(tmp_path: Path) -> None:

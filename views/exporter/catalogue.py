@@ -43,6 +43,7 @@ SOURCES: Final = (
     "clock",
     "dcgm",
     "ethtool",
+    "inspector",
     "journal",
     "kmsg",
     "nvml",

@@ -19,6 +19,11 @@ STEPS = 24
 FATAL_STEP = 9
 OVER_S = 240.0
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(["src", "."])}
+LOOPS = {
+    "gloo": ("tests.training.ddp_loop",),
+    "nccl": ("tests.training.lane_loop", "ddp_loop"),
+}
+"""nccl: a stand-in for it, on no GPU."""
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +55,7 @@ def lines(folder: Path, name: str) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-async def trained(folder: Path, fate: str, rest: tuple[int, ...]) -> None:
+async def trained(folder: Path, fate: str, rest: tuple[int, ...], over: str) -> None:
     """A job of three under an agent; who is to be lost is, and a plan names the rest."""
     kind, _, whom = fate.partition("@")[0].partition(":")
     launch = Launch(
@@ -58,7 +63,7 @@ async def trained(folder: Path, fate: str, rest: tuple[int, ...]) -> None:
         job="llama",
         ranks=(0, 1, 2),
         world=3,
-        command=(torch_python(), "-m", "tests.training.ddp_loop"),
+        command=(torch_python(), "-m", *LOOPS[over]),
         environment=ENVIRONMENT | {"OUT": str(folder), "STEPS": str(STEPS), "FATE": fate},
     )
     agent = Agent(launch, folder / "n000", boot_id="b", python=torch_python())
@@ -83,13 +88,16 @@ async def trained(folder: Path, fate: str, rest: tuple[int, ...]) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("kind", "victim"), [("SIGKILL", 0), ("SIGSTOP", 2)])
+@pytest.mark.parametrize(
+    ("kind", "victim", "over"),
+    [("SIGKILL", 0, "gloo"), ("SIGSTOP", 2, "gloo"), ("SIGSTOP", 1, "nccl")],
+)
 def test_a_model_under_ddp_goes_on_without_a_rank_bit_for_bit_as_torch_alone_would(
-    kind: str, victim: int, tmp_path: Path
+    kind: str, victim: int, over: str, tmp_path: Path
 ) -> None:
     rest = tuple(rank for rank in range(3) if rank != victim)
     fate = f"{kind}:{victim}@{FATAL_STEP}"
-    asyncio.run(asyncio.wait_for(trained(tmp_path, fate, rest), OVER_S))
+    asyncio.run(asyncio.wait_for(trained(tmp_path, fate, rest, over), OVER_S))
     expected = reference(tmp_path, rest, change=FATAL_STEP, hooked=True)
     for rank in rest:
         assert lines(tmp_path, f"rank_{rank}") == expected[rank]

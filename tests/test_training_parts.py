@@ -44,14 +44,14 @@ def test_what_is_prepared_of_an_older_epoch_is_not_applied_for_another_step() ->
     assert not is_applied_by_others(Part(BEFORE), [Part(BEFORE), Part(NO_STATE)])
 
 
-async def trained(folder: Path, loop: str) -> None:
+async def trained(folder: Path, loop: tuple[str, ...]) -> None:
     """Two replicas of two ranks under an agent; rank 3 is killed, a plan drops its replica."""
     launch = Launch(
         node="n000",
         job="llama",
         ranks=(0, 1, 2, 3),
         world=4,
-        command=(torch_python(), "-m", f"tests.training.{loop}"),
+        command=(torch_python(), "-m", *loop),
         environment=ENVIRONMENT
         | {"OUT": str(folder), "STEPS": str(STEPS), "FATE": f"3@{FATAL_STEP}"},
     )
@@ -71,13 +71,17 @@ async def trained(folder: Path, loop: str) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("loop", ["parts_loop", "lane_loop"])
+@pytest.mark.parametrize("over", ["gloo", "nccl"])
 def test_a_lost_part_takes_its_replica_along_and_the_other_takes_all_samples(
-    loop: str, tmp_path: Path
+    over: str, tmp_path: Path
 ) -> None:
     if not has_torch():
         pytest.skip("no torch: pip install 'nemesis-gpu[train]'")
-    asyncio.run(asyncio.wait_for(trained(tmp_path, loop), OVER_S))
+    loops = {
+        "gloo": ("tests.training.parts_loop",),
+        "nccl": ("tests.training.lane_loop", "parts_loop"),
+    }
+    asyncio.run(asyncio.wait_for(trained(tmp_path, loops[over]), OVER_S))
     reference = subprocess.run(
         [
             *(torch_python(), "-m", "tests.training.parts_loop"),
@@ -101,7 +105,7 @@ def test_a_lost_part_takes_its_replica_along_and_the_other_takes_all_samples(
             loss = float(wanted[key].rpartition(" ")[2])
             assert float(line.rpartition(" ")[2]) == pytest.approx(loss, abs=CLOSE)
     assert seen == set(wanted)
-    if loop == "lane_loop":
+    if over == "nccl":
         asked = [(tmp_path / f"calls_{rank}.txt").read_text().split("\n") for rank in range(2)]
         # everybody, the replica and the peers; then what is left of it, once the rest was aborted
         aborts = ["abort of 2", "abort of 2", "abort of 4"]

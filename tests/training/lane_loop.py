@@ -1,9 +1,12 @@
-"""`parts_loop` whose groups have lanes over a stand-in for NCCL, which hangs where a peer is gone.
+"""A loop whose groups have lanes over a stand-in for NCCL, which hangs where a peer is gone.
 
-Writes, beside its steps, what it asked of the stand-in to `calls_RANK.txt`.
+`python -m tests.training.lane_loop LOOP`, a module beside this one with a `main`. Writes, beside
+its steps, what it asked of the stand-in to `calls_RANK.txt`.
 """
 
+import importlib
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,6 @@ import pytest
 from nemesis.training import hook
 from nemesis.training.gloo_group import Grounds
 from nemesis.training.nccl_lanes import Lanes, Nccl
-from tests.training import parts_loop
 from tests.training.lanes import GOOD, StandIn, Told, torch
 
 
@@ -39,7 +41,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hook, "lanes_on", lanes_on)
-        parts_loop.main()
+        importlib.import_module(f"tests.training.{sys.argv[1]}").main()
 
 
 if __name__ == "__main__":

@@ -61,6 +61,9 @@ class StandInWork:
         if not self._owner.is_aborted:
             self._work.wait()
 
+    def get_future(self) -> Any:
+        return self._work.get_future()
+
 
 class StandIn:
     """One rank's ProcessGroupNCCL of one group, over gloo."""
@@ -83,12 +86,17 @@ class StandIn:
     def name(self) -> str:
         return "nccl"
 
-    def allreduce(self, tensors: Any, *options: Any) -> StandInWork:
-        if self.is_aborted or self._is_shrunk:
-            self.told.refuse("a collective after abort or shrink")
-        work = StandInWork(self._gloo.allreduce(tensors, *options), self)
-        self._works.append(work)
-        return work
+    def __getattr__(self, collective: str) -> Callable[..., StandInWork]:
+        start = getattr(self._gloo, collective)
+
+        def started(*given: Any) -> StandInWork:
+            if self.is_aborted or self._is_shrunk:
+                self.told.refuse("a collective after abort or shrink")
+            work = StandInWork(start(*given), self)
+            self._works.append(work)
+            return work
+
+        return started
 
     def shrink(self, excluded: list[int], flags: int, options: Any) -> "StandIn":
         told, (position, size) = self.told, self._place

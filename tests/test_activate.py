@@ -22,6 +22,7 @@ from tests.ecc_log import FILES, MODEL, settings
         (["healer", "--version", "99"], "healer version 99 is not in this release"),
         (["healer", "--settings", "[1]"], "settings of healer: "),
         (["healer", "--settings", "{"], "settings of healer: "),
+        (["scheduler", "--settings", '{"shares":' + "[" * 100_000], "settings of scheduler: "),
     ],
 )
 def test_what_no_processor_could_follow_is_refused_before_it_is_written(

@@ -74,7 +74,13 @@ def _act(name: str, version: int, settings: str, who: dict[str, str]) -> "Proces
     try:
         msgspec.json.decode(settings, type=dict[str, object])
         versions[version]().configure(settings.encode())
-    except (msgspec.DecodeError, MalformedFactError, TypeError, ValueError) as error:
+    except (
+        msgspec.DecodeError,
+        MalformedFactError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise BadUsageError(
             f"settings of {name}: {error}", hint="a JSON object, {} for none"
         ) from error

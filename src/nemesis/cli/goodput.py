@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 PLAN = "To plan a job"
+AS_PLANNED = ("60s", "5m", "0s")
+"""A save, a restart and a write where nobody says."""
 
 
 def goodput(
@@ -40,13 +42,13 @@ def goodput(
     ] = None,
     save: Annotated[
         str, typer.Option(help="A save holds it up so long.", rich_help_panel=PLAN)
-    ] = "60s",
+    ] = AS_PLANNED[0],
     restart: Annotated[
         str, typer.Option(help="From failure to work.", rich_help_panel=PLAN)
-    ] = "5m",
+    ] = AS_PLANNED[1],
     write: Annotated[
         str, typer.Option(help="A save is safe only after so long.", rich_help_panel=PLAN)
-    ] = "0s",
+    ] = AS_PLANNED[2],
     interval: Annotated[
         str | None, typer.Option(help="Between saves today, to compare.", rich_help_panel=PLAN)
     ] = None,
@@ -60,7 +62,8 @@ def goodput(
 
     With --mtbf or --rate: how often a planned job should save, and what improvements are worth.
     """
-    if mtbf is not None or rate is not None or cluster:
+    said = [mtbf, rate, interval, goal, cluster, gpus or None]
+    if any(each is not None for each in said) or (save, restart, write) != AS_PLANNED:
         from nemesis.cli.goodput_plan import BadPlanError, cluster_size, plan_of, show_plan
 
         if job:

@@ -13,6 +13,7 @@ from nemesis.schemas.scheduled import JobPlaced, begun
 from nemesis.views.dashboard.board import Board
 from nemesis.views.hands import Hands
 from nemesis.views.queue import Queue
+from tests.log_cell import SECOND_NS
 from tests.scheduler_cell import START_NS, Cell
 
 
@@ -40,6 +41,20 @@ def test_processors_know_of_both_the_same(name: str) -> None:
     none.step(fact("job_submitted", waiting))
     assert b"llama" not in none.snapshot()
     assert begun(waiting) is None
+
+
+def test_a_job_that_is_told_to_wait_again_while_it_waits_keeps_its_place_and_why() -> None:
+    cell = Cell((1,))
+    cell.submit("llama", "TP8")
+    cell.submit("next", "TP8")
+    cell.tick(60)
+    cell.end("next", requeued=True)
+    queue = Queue()
+    for record in cell.records:
+        queue.take(Input(record))
+    (row, _) = queue.listed()
+    assert (row.job, row.state, row.code) == ("next", "waits", "capacity")
+    assert queue.log_time_ns - row.since_ns == 60 * SECOND_NS
 
 
 def test_healer_actors_page_and_people_see_where_it_runs() -> None:

@@ -44,7 +44,8 @@ def test_a_job_that_can_never_run_is_rejected_with_the_rule() -> None:
     cell.submit("wide", "TP16_NVL18")
     cell.submit("odd", "TP4_NVL18+DP5")
     cell.submit("words", "TP8_NVL18+")
-    assert [each.findings[0].code for each in cell.told(JobRejected)] == ["F1", "N1", "L2"]
+    cell.submit("least", "TP8_NVL18", world_min=9)
+    assert [each.findings[0].code for each in cell.told(JobRejected)] == ["F1", "N1", "L2", "N3"]
     assert not cell.told(JobPlaced)
 
 
@@ -151,6 +152,7 @@ def test_who_waits_beside_idle_nodes_hears_whose_spares_they_are() -> None:
     (queued,) = cell.told(JobQueued)
     assert (queued.job, queued.blocked) == ("small", ("n004",))
     assert "n004 would do and are kept as spares of llama" in queued.reason
+    assert len([each for each in queued.helps if each.startswith("the end of llama")]) == 1
     cell.submit("wide", "TP8_NVL18+DP2")
     assert "spares" not in cell.told(JobQueued)[-1].reason
 

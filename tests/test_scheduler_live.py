@@ -147,8 +147,13 @@ def test_a_job_whose_node_turned_bad_is_placed_elsewhere(room: Room) -> None:
     story = Cell(())
     story.blame("gpu/n001/0000:00:00.0")
     room.tell(story.records[-1:])
+    idle = room("release", "next", "--requeue")
+    assert (idle.returncode, "next waits already" in idle.stderr) == (3, True)
     released = room("release", "next")
-    assert (released.returncode, "released no nodes" in released.stdout) == (0, True)
+    assert (released.returncode, "its place in the queue" in released.stdout) == (0, True)
+    large = room("submit", "large", "TP8", "--gpus", "9" * 20)
+    assert (large.returncode, large.stderr.count("\n")) == (2, 1)
+    assert "job_submitted.gpu_count" in large.stderr
     assert "waits again" in room("release", "llama", "--requeue").stdout
     (row,) = room.document("queue")["jobs"]
     assert (row["job"], row["state"], row["nodes"]) == ("llama", "runs", ["n003", "n004"])

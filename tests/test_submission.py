@@ -38,6 +38,23 @@ def test_a_job_that_cannot_be_is_refused_in_one_line(
     assert says in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("job", "options", "says"),
+    [
+        ("a\x1bb", (), "control characters; write 'a-b'"),
+        ("a", ("--team", " "), "team ' ', expected a name without blanks"),
+        ("a", ("--team", "x" * 10_000), "1 to 100 bytes"),
+        ("a", ("--runtime", "9" * 400 + "h"), "expected at most 100 years"),
+    ],
+)
+def test_a_job_for_the_queue_that_cannot_be_is_refused_in_one_line(
+    tmp_path: Path, job: str, options: tuple[str, ...], says: str
+) -> None:
+    ran = nemesis("submit", job, "TP8", "--by", "me", *options, NEMESIS_STATE_DIR=str(tmp_path))
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
+    assert says in ran.stderr
+
+
 def test_ranks_that_cannot_be_cut_so_are_not_started(tmp_path: Path) -> None:
     words = ("run", "--tp", "3", "--", "--nproc-per-node", "2", "t.py")
     ran = nemesis(*words, NEMESIS_STATE_DIR=str(tmp_path))

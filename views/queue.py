@@ -67,6 +67,8 @@ class Queue:
             case JobRejected() if self._is_waiting(data.job):
                 del self.rows[data.job]
             case JobEnded():
+                if data.requeued and self._is_waiting(data.job):
+                    return  # as if nobody had said so: it goes on waiting since when it came
                 before = self._submitted.get(data.job)
                 ended = self.rows.pop(data.job, None) is not None
                 if ended and data.requeued and before is not None and before.waits:

@@ -7,9 +7,10 @@ from collections import Counter
 from typing import Any, Final
 
 from nemesis.processors.fold import Input
-from nemesis.schemas.errors import NemesisError
-from nemesis.schemas.facts import encode_conclusion, event_subject
+from nemesis.schemas.errors import MalformedFactError, NemesisError
+from nemesis.schemas.facts import decode_conclusion, encode_conclusion, event_subject
 from nemesis.schemas.operated import JobEnded, JobSubmitted
+from nemesis.schemas.registry import BY_STRUCT
 from nemesis.schemas.scheduled import begun
 from nemesis.schemas.tokens import token_of
 from nemesis.streams.log import Log
@@ -64,6 +65,7 @@ async def submit(log: Log, job: JobSubmitted) -> int:
     """Let NEMESIS know of a job; the sequence of the fact.
 
     Raises:
+        BadJobError: no reader could read it, as with a number that is too large.
         LogUnavailableError: no answer.
     """
     return await _publish(log, job)
@@ -110,11 +112,15 @@ def who() -> str:
 
 
 async def _publish(log: Log, data: JobSubmitted | JobEnded) -> int:
-    subject, payload = encode_conclusion(
-        id=f"operator/{data.by}/{data.at_ns}/{os.getpid()}",
-        source=f"/operators/{data.by}",
-        at_ns=data.at_ns,
-        data=data,
-        key=data.job,
-    )
+    try:
+        subject, payload = encode_conclusion(
+            id=f"operator/{data.by}/{data.at_ns}/{os.getpid()}",
+            source=f"/operators/{data.by}",
+            at_ns=data.at_ns,
+            data=data,
+            key=data.job,
+        )
+        decode_conclusion(BY_STRUCT[type(data)].token, payload)  # as its readers will
+    except MalformedFactError as error:
+        raise BadJobError(str(error)) from error
     return await log.publish(subject, payload)

@@ -58,6 +58,10 @@ def admit(job: JobSubmitted, pool: Pool | None) -> Admission:
         text = "`*` stands for what GPUs are left, and nobody says how many the job is to have"
         finding = JobFinding(code="N2", text=text, legal="--gpus, or a degree in place of `*`")
         return Admission(outcome="rejected", findings=(finding,))
+    if job.world_min > base.world:
+        text = f"{base.world} ranks, and fewer than {job.world_min} are not worth it to its owner"
+        finding = JobFinding(code="N3", text=text, legal=f"--world-min {base.world} at most")
+        return Admission(outcome="rejected", findings=(finding,))
     cases = [replace(base, pool=kind) for kind in kinds_of(pool)] if pool else []
     best = _best([_judged(parsed, case) for case in cases or [base]])
     return replace(best, gpu_count=base.world)

@@ -62,7 +62,8 @@ def why(state: State, ground: Ground, delay: Delay, now_ns: int) -> Why:
     if (held := _nodes(state, ground, waiting, now_ns)) is not None:
         return replace(held, helps=(*held.helps, *helps), start_ns=start_ns)
     if (spared := _spares(state, ground, waiting, now_ns)) is not None:
-        return replace(spared, helps=(*spared.helps, *helps), start_ns=start_ns)
+        more = [each for each in spared.helps if not any(help.startswith(each) for help in helps)]
+        return replace(spared, helps=(*more, *helps), start_ns=start_ns)
     texts = [f"{each.code}: {each.text}" for each in delay.admission.findings]
     if delay.admission.outcome == "accepted":
         reason = "enough is free, and no rule finds a place that holds what must lie together"

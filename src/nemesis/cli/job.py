@@ -152,7 +152,7 @@ def check_name(what: str, name: str) -> None:
     """A name that people can type and a subject can hold.
 
     Raises:
-        BadUsageError: it is blank somewhere.
+        BadUsageError: it is blank somewhere, or cannot be seen.
         BadNameError: too long, or empty.
     """
     from nemesis.schemas.tokens import token_of
@@ -160,9 +160,14 @@ def check_name(what: str, name: str) -> None:
     token_of(name)
     if not name.isprintable() or " " in name:
         raise BadUsageError(
-            f"{what} {name[:60]!r}, expected a name without blanks",
-            hint=f"write {'-'.join(name.split())[:60]!r}",
+            f"{what} {name[:60]!r}, expected a name without blanks and control characters",
+            hint=f"write {_plain(name)[:60]!r}",
         )
+
+
+def _plain(name: str) -> str:
+    shown = "".join(each if each.isprintable() else " " for each in name)
+    return "-".join(shown.split()) or "job-1"
 
 
 def _names(*texts: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import typer
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption
 from nemesis.cli.interrupts import run_on_loop
 from nemesis.cli.job import check_name
-from nemesis.cli.operate import ByOption, open_as_operator, signed, unknown
+from nemesis.cli.operate import ByOption, NothingToDoError, open_as_operator, signed, unknown
 from nemesis.cli.output import JsonOption, print_json, say
 from nemesis.cli.topology_check import GpusOption, ModelOption, SettingOption, SpecArgument
 from nemesis.schemas.errors import NemesisError
@@ -59,6 +59,8 @@ def submit(
     """
     who = signed(by, reason)
     check_name("job", name)
+    if team:
+        check_name("team", team)
     data = described(
         name, spec, model=model, gpus=gpus, setting=setting or [], team=team, priority=priority,
         runtime=runtime, world_min=world_min, who=who,
@@ -86,7 +88,8 @@ def release(
 ) -> None:
     """Give back the nodes of a job, or its place in the queue (changes the cluster).
 
-    It is over, as by `nemesis job end`. Exit 3: no such job, or no scheduler answers.
+    It is over, as by `nemesis job end`. Exit 3: no such job, it waits already, or no scheduler
+    answers.
     """
     who = signed(by, reason)
     where = (cell, server, context, credentials)
@@ -94,7 +97,7 @@ def release(
     if json:
         print_json({"fact": "job_released", "data": said})
         return
-    nodes = ",".join(said.nodes) or "no nodes"
+    nodes = ",".join(said.nodes) or "its place in the queue"
     say(f"{name}: released {nodes}" + (", waits again" if said.requeued else ""))
 
 
@@ -169,6 +172,8 @@ async def _release(where: _Where, name: str, who: dict[str, str], *, requeue: bo
             known = ", ".join(sorted(queue.rows)) or "none"
             raise unknown("job", name, queue.rows, hint=f"waiting or running: {known}")
         row = queue.rows[name]
+        if requeue and row.state == "waits":
+            raise NothingToDoError(f"{name} waits already", hint="`nemesis queue` says for what")
         seq = await end(log, name, by=who["by"], reason=who["reason"], requeued=requeue)
         while True:
             async for _, said in _answers(log, name, seq, also=row.seq):

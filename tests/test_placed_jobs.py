@@ -57,6 +57,23 @@ def test_a_job_that_is_told_to_wait_again_while_it_waits_keeps_its_place_and_why
     assert queue.log_time_ns - row.since_ns == 60 * SECOND_NS
 
 
+def test_a_placement_of_a_job_that_was_taken_back_meanwhile_does_not_show_it_as_running() -> None:
+    (stale,) = placed().told(JobPlaced)
+    cell = Cell((2, 2), active=False)
+    revision = cell.submit("llama", "TP8_NVL18+DP2")
+    cell.end("llama")
+    cell.event(msgspec.structs.replace(stale, job_revision=revision), "llama")
+    revision = cell.submit("llama", "TP8_NVL18+DP2")
+    cell.submit("llama", "TP8")
+    cell.event(msgspec.structs.replace(stale, job_revision=revision), "llama")
+    queue, seen = Queue(), []
+    for record in cell.records:
+        queue.take(Input(record))
+        seen += [row.state for row in queue.listed()]
+    assert set(seen) == {"waits"}
+    assert [(row.state, row.spec) for row in queue.listed()] == [("waits", "TP8")]
+
+
 def test_healer_actors_page_and_people_see_where_it_runs() -> None:
     cell = placed()
     healer = CATALOGUE["healer"][1]()

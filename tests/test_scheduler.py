@@ -39,6 +39,14 @@ def test_a_job_waits_for_room_and_is_told_what_would_help() -> None:
     assert len(cell.nodes_of("second")) == 2
 
 
+def test_who_waits_for_a_job_that_says_it_runs_for_ever_is_told_so_in_a_fact() -> None:
+    cell = Cell((2,))
+    cell.submit("endless", "TP8_NVL18+DP2", runtime_ns=2**63 - 1)
+    cell.submit("next", "TP8_NVL18")
+    (queued,) = cell.told(JobQueued)
+    assert queued.start_ns_expected > cell.now_ns + 99 * 365 * 86_400 * SECOND_NS
+
+
 def test_a_job_that_can_never_run_is_rejected_with_the_rule() -> None:
     cell = Cell((2, 2))
     cell.submit("wide", "TP16_NVL18")

@@ -58,6 +58,8 @@ class Queue:
                 self.log_time_ns = max(self.log_time_ns, data.at_ns)
             case JobSubmitted() if data.waits:
                 self._wait(data, data.at_ns, seq)
+            case JobPlaced() if self._is_taken_back(data):
+                pass  # the scheduler gives the nodes back as it reads this
             case JobSubmitted() | JobPlaced():
                 self._begin(data, seq)
             case JobQueued() if self._is_waiting(data.job):
@@ -86,6 +88,11 @@ class Queue:
     def _is_waiting(self, job: str) -> bool:
         row = self.rows.get(job)
         return row is not None and row.state == "waits"
+
+    def _is_taken_back(self, placed: JobPlaced) -> bool:
+        """It was ended, or submitted anew, before the placement could be read."""
+        row = self.rows.get(placed.job)
+        return row is None or row.state != "waits" or row.seq != placed.job_revision
 
     def _wait(self, job: JobSubmitted, since_ns: int, seq: int) -> None:
         before = self.rows.get(job.job)

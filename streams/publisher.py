@@ -92,12 +92,10 @@ class Publisher:
             subject=telemetry_subject(observation.node, token),
             payload=encode_observation(observation),
         )
-        full = len(self._queue) >= MEMORY_MESSAGES_MAX
+        self._queue.append(message)
+        full = len(self._queue) > MEMORY_MESSAGES_MAX
         if len(self._spool) or full or token in self._durable:
             self._spill()
-            self._spool_up(message)
-        else:
-            self._queue.append(message)
         self._idle.clear()
         self._news.set()
 
@@ -120,15 +118,19 @@ class Publisher:
         self._spool.close()
 
     def _spill(self) -> None:
-        """Move the queue to disk: from here on everything goes through it, in order."""
-        while self._queue:
-            self._spool_up(self._queue.popleft())
+        """Move the queue to disk: from here on everything goes through it, in order.
 
-    def _spool_up(self, message: Message) -> None:
+        What the disk has no room for stays in memory, as much as fits there: a node whose disk is
+        full can still tell of its GPUs.
+        """
         before = self._spool.evicted_count
-        if not self._spool.append(message):
-            self.dropped_count += 1
+        while self._queue and self._spool.append(self._queue[0]):
+            self._queue.popleft()
         self.dropped_count += self._spool.evicted_count - before
+        while len(self._queue) > MEMORY_MESSAGES_MAX:
+            lines = (n for n, each in enumerate(self._queue) if not each.subject.endswith(_KERNEL))
+            del self._queue[next(lines, 0)]
+            self.dropped_count += 1
 
     async def _deliver(self) -> None:
         while True:

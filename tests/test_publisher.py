@@ -122,6 +122,32 @@ def test_a_burst_beyond_memory_goes_through_the_disk_in_order_and_is_no_outage(
 
 
 @pytest.mark.server
+def test_on_a_full_disk_facts_go_from_memory_and_samples_give_way_to_kernel_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(spool: Spool, message: Message) -> bool:
+        return False
+
+    monkeypatch.setattr(publisher_module, "MEMORY_MESSAGES_MAX", 10)
+    monkeypatch.setattr(Spool, "append", refuse)
+
+    async def body(server: Server, log: Log) -> None:
+        origin = Origin()
+        lines: list[Observation] = [origin.kernel(), origin.kernel()]
+        samples: list[Observation] = [origin.sample() for _ in range(11)]
+        async with Running(log, origin, tmp_path / "spool", durable={"kernel"}) as publisher:
+            for each in [*lines, *samples]:
+                publisher.offer(each)
+            await publisher.drained()
+            assert publisher.dropped_count == 3
+            publisher.offer(last := origin.kernel())
+            await publisher.drained()
+        assert await all_facts(server) == [*lines, *samples[3:], last]
+
+    as_node(tmp_path, body)
+
+
+@pytest.mark.server
 def test_an_outage_is_announced_and_what_was_seen_meanwhile_comes_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

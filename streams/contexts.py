@@ -91,7 +91,14 @@ class _Context(msgspec.Struct):
 def _expect_known(seed: Path, role: str) -> None:
     """Who takes his host's name for the node's finds no seed of it among those of the cell."""
     kind, _, node = role.partition("/")
-    if kind not in _NODES_OWN or seed.exists():
+    if seed.exists():
+        return
+    if kind == "collector":
+        raise WrongCredentialsError(
+            f"no credentials of collector-{node}: no {seed}",
+            hint=f"add {node} to the --switches of `serve` or `credentials`",
+        )
+    if kind not in _NODES_OWN:
         return
     prefix = f"{kind}-"
     others = sorted(path.stem.removeprefix(prefix) for path in seed.parent.glob(f"{prefix}*.nk"))

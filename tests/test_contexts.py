@@ -132,6 +132,13 @@ def test_a_node_that_the_cell_does_not_have_is_told_how_to_be_one(
     assert "add vm to `serve --nodes`" in hint
 
 
+def test_a_switch_that_the_cell_does_not_have_is_told_how_to_be_one(tmp_path: Path) -> None:
+    target = Target(url="nats://127.0.0.1:1", credentials_folder=tmp_path)
+    with pytest.raises(WrongCredentialsError) as raised:
+        target.login("collector/leaf03")
+    assert "add leaf03 to the --switches of `serve`" in raised.value.hint
+
+
 def test_a_folder_without_any_seed_of_a_node_is_another_cells(tmp_path: Path) -> None:
     login = Target(url="nats://127.0.0.1:1", credentials_folder=tmp_path).login("node/vm")
     assert login.seed_path == tmp_path / "node-vm.nk"

@@ -10,12 +10,12 @@ import pytest
 from aiohttp import web
 
 from nemesis.actors.sink import signing
-from nemesis.actors.sink.delivery import Delivery, Event, PassingError, RefusedError
+from nemesis.actors.sink.delivery import Delivery, Event, PassingError, RefusedError, event_of
 from nemesis.actors.sink.otlp import Otlp, headers_in
 from nemesis.actors.sink.syslog import Syslog, line_of
 from nemesis.actors.sink.webhook import CONTENT_TYPE, Webhook
 from nemesis.schemas.errors import NemesisError
-from nemesis.schemas.facts import decode_conclusion
+from nemesis.schemas.facts import Record, decode_conclusion
 from nemesis.streams.log import Log
 from nemesis.streams.server import Server
 from tests.cells import in_cell, until
@@ -224,6 +224,40 @@ def test_a_line_for_syslog_is_one_line_with_what_of_what_and_why() -> None:
     line = line_of(event())
     assert line.startswith("fault_attributed i-1 incident=i-1 id=attribution/7/0: the GPU")
     assert "\n" not in line
+
+
+@pytest.mark.parametrize("body", [b"[1]", b'{"id": "a", "data": null}', b'{"id": "a"}', b"x"])
+def test_what_is_no_event_reaches_no_receiver(body: bytes) -> None:
+    assert event_of(Record(7, "nemesis.events.fault_attributed.i-1", START_NS, body)) is None
+
+
+def test_lines_over_tcp_end_as_a_stream_of_lines_does() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as daemon:
+
+        async def conversation() -> None:
+            async with Syslog(f"127.0.0.1:{daemon.getsockname()[1]}", tcp=True) as sink:
+                await sink.deliver(event())
+                await sink.deliver(event())
+
+        asyncio.run(conversation())
+        connection, _ = daemon.accept()
+        with connection, connection.makefile("rb") as lines:
+            first, second = lines.readlines()
+    assert first == second
+    assert first.startswith(b"<28>nemesis: fault_attributed i-1")
+    assert b"\0" not in first
+
+
+@pytest.mark.parametrize("id", ["a\nb", "a\0"])
+def test_an_id_that_would_break_a_header_is_refused_and_stops_no_sink(id: str) -> None:
+    async def conversation() -> None:
+        app = web.Application()
+        app.router.add_post("/", Hooks().take)
+        async with served(app) as url, Webhook(url, SECRET) as hook:
+            with pytest.raises(RefusedError, match="no such header"):
+                await hook.deliver(Event(id, "f", "k", b"{}"))
+
+    asyncio.run(conversation())
 
 
 def test_a_daemon_gets_the_line_and_one_that_is_not_there_is_noticed(tmp_path: Path) -> None:

@@ -123,10 +123,10 @@ def test_lines_from_a_socket_and_from_a_file_reach_the_log_as_the_switch(tmp_pat
                 return sum(isinstance(f, FabricSampled) for f in await told(server)) >= count
 
             await until(lambda: has(1), "a poll is in the log")
-            writer.close()
             nobody = Target(url="nats://127.0.0.1:1")
             with pytest.raises(CollectorRunningError, match="a collector of leaf03"):
                 await Collector(by_socket, nobody).run()
+        writer.close()  # only now: whoever is connected does not hold up the end
         file.touch()
         async with working(msgspec.structs.replace(common, file=file), server):
             await asyncio.sleep(0.3)

@@ -87,6 +87,7 @@ class Receiver(Protocol):
 
 class _Envelope(msgspec.Struct):
     id: str
+    data: dict[str, object]  # what receivers look into
 
 
 _envelopes: Final = msgspec.json.Decoder(_Envelope)

@@ -79,6 +79,8 @@ class Poster:
                 said = await answer.content.read(ANSWER_BYTES_MAX)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise PassingError(f"{type(error).__name__}: {error}"[:200]) from error
+        except ValueError as error:  # an id with a line break, of somebody who writes what he likes
+            raise RefusedError(f"no such header can be sent: {error}"[:200]) from error
         if 200 <= status < 300:
             return said
         if status in _PASSING or status >= 500:

@@ -32,6 +32,8 @@ class Syslog:
         host, _, port = address.rpartition(":")
         self._address: Final = (host, int(port)) if host and port.isdecimal() else address
         self._kind: Final = socket.SOCK_STREAM if tcp else socket.SOCK_DGRAM
+        # a stream is cut into lines at the line feed (RFC 6587, 3.4.2); rsyslog cuts at no NUL
+        self._end: Final = "\n" if tcp else ""
         self._handler: SysLogHandler | None = None
 
     async def __aenter__(self) -> Self:
@@ -58,8 +60,9 @@ class Syslog:
                 self._address, facility=SysLogHandler.LOG_DAEMON, socktype=self._kind
             )
             self._handler.ident = "nemesis: "
+            self._handler.append_nul = not self._end
         severity = level_of(event.fact)
-        line = line_of(event)
+        line = line_of(event) + self._end
         self._handler.emit(logging.LogRecord("nemesis", severity, "", 0, "%s", (line,), None))
 
     def _drop(self) -> None:

@@ -89,6 +89,7 @@ class Collector:
         self._origin: Final = Origin(settings.switch, start_ns=time.time_ns())
         self._ports: Final = Ports(settings.switch, settings.about.ports)
         self._log: Log | None = None
+        self._open: Final[list[asyncio.StreamWriter]] = []
 
     def is_connected(self) -> bool:
         """Whether the log is reached now."""
@@ -171,11 +172,16 @@ class Collector:
         except OSError as error:
             raise NemesisError(f"cannot listen on {path}: {error.strerror}") from error
         _open_to_group(path)
-        async with server:
-            await server.serve_forever()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            server.close()
+            for each in self._open:  # or from Python 3.12 on the end waits for who is connected
+                each.close()
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         count = 0
+        self._open.append(writer)
         try:
             while line := await reader.readline():
                 self._ports.take(line)
@@ -185,6 +191,7 @@ class Collector:
         except (OSError, ValueError):
             self._ports.unknown_count += 1  # a line that is too long: nothing behind it is whole
         finally:
+            self._open.remove(writer)
             writer.close()
 
 

@@ -124,7 +124,8 @@ def _serve(
     from nemesis.streams.server import state_folder
 
     if unknown := sorted(set(facts or ()) - set(EVENTS)):
-        raise typer.BadParameter(f"no such fact: {unknown[0][:60]}", param_hint="--fact")
+        says = f"no such fact: {unknown[0][:60]}; `nemesis schema list` lists them"
+        raise typer.BadParameter(says, param_hint="--fact")
     target = find(
         server=server or None, context=context or None, cell=cell, credentials_folder=credentials
     )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemesis.schemas.observed import NicDescribed, PortSeen
+from nemesis.schemas.observed import NicDescribed, PortSeen, StackSeen
 from tests.attribution_log import Log, cluster, step_block, xid
 
 
@@ -29,6 +29,17 @@ def test_a_node_that_stops_reporting_is_named_with_its_ranks() -> None:
     assert "n1" in log.last.evidence[0].says
     run(log, NODES[1:], 100)
     assert len(log.verdicts) == 1
+
+
+def test_a_node_that_tells_where_its_ranks_stand_is_not_silent() -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 10)
+    run(log, NODES[1:], 8)
+    log.told("stack", StackSeen, "n1", job="llama", rank=0, state="still")
+    run(log, NODES[1:], 12)
+    assert not log.verdicts
+    run(log, NODES[1:], 15)
+    assert named(log) == ["node/n1"]
 
 
 def test_a_node_that_polls_often_is_missed_soon_and_one_that_polls_seldom_is_not() -> None:

@@ -140,7 +140,9 @@ class Attribution:
         match fact.kind:
             case "tick":
                 return self._on_tick(fact)
-            case "log" | "counters" | "setting" | "step_times" | "trial" | "stack":
+            case "log" | "counters" | "setting" | "step_times" | "trial" | "stack" as kind:
+                if kind == "stack":
+                    state.hearing.heard(fact)  # whoever looks at a rank lives
                 state.report(fact)
                 return ()
             case kind if kind in _OF_NODES:

@@ -387,10 +387,8 @@ def _tail(log_file: Path, start: int) -> str:
 
 def _start_error(error: ServerStartError, log: str, port: int, folder: Path) -> ServerStartError:
     if "address already in use" in log:
-        return PortInUseError(
-            f"port {port} on 127.0.0.1 is in use",
-            hint="choose another port, or none for a free one",
-        )
+        where = f"port {port} on 127.0.0.1"
+        return PortInUseError(f"{where} is in use", hint="choose another, or none for a free one")
     if "no space left on device" in log:
         return DiskFullError(f"no room for the store in {folder}", hint="free the disk")
     if "permission denied" in log or "read-only file system" in log:

@@ -201,6 +201,24 @@ def test_more_polls_of_a_node_with_light_must_be_missing_before_it_is_dead(
     assert named(log) == blamed
 
 
+@pytest.mark.parametrize(("missed_count", "blamed"), [(8, []), (13, ["node/n1"])])
+def test_of_a_node_that_loses_many_polls_more_must_be_missing(
+    missed_count: int, blamed: list[str]
+) -> None:
+    log = Log()
+    for at, node in enumerate(NODES):
+        nics = (NicDescribed(name="mlx5_0", switch_port=f"port/leaf1/{at}"),)
+        log.inventory(node, "0000:1b:00.0", nics=nics)
+    log.submitted(*NODES, ranks_per_node=1)
+    for _ in range(40):
+        run(log, NODES, 5)
+        run(log, NODES[1:], 5)
+    for _ in range(missed_count):
+        log.fabric("leaf1", *(PortSeen(port=str(at), up=True) for at in range(8)))
+        run(log, NODES[1:], 5)
+    assert named(log) == blamed
+
+
 @pytest.mark.parametrize(("polled", "verdict"), [(True, "no-fault"), (False, "attributed")])
 def test_a_node_whose_polls_were_lost_on_their_way_is_not_dead_and_one_that_made_none_may_be(
     polled: bool, verdict: str

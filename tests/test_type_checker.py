@@ -259,8 +259,8 @@ def test_there_are_28_codes_and_a_breach_of_each() -> None:
 
 def test_the_page_says_what_every_rule_says() -> None:
     rows = {tuple(row[:2]) for row in table("docs/scheduling.md") if len(row) == 4}
-    assert {(rule.code, rule.says) for rule in RULES} <= rows
-    assert len(rows) == len(RULES) + 2
+    said = {(code, says) for code, says in rows if code in {rule.code for rule in RULES}}
+    assert said == {(rule.code, rule.says) for rule in RULES}
 
 
 @pytest.mark.parametrize("start", [DENSE, MOE], ids=["dense", "experts"])

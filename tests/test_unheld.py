@@ -101,7 +101,7 @@ def cell() -> Cell:
 
 def lose(cell: Cell, rank: int, **held: Any) -> None:
     """A rank ends; what its hold has come to."""
-    cell.exit(rank)
+    cell.exit(rank, node=f"n{rank // 2}")
     decision = cell.last(QuiesceDecided).decision
     cell.attempt(AttemptStarted, decision, deadline_ns=cell.now_ns + 30 * SECOND_NS)
     cell.attempt(AttemptCompleted, decision, lost=str(rank), **held)

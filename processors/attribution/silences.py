@@ -26,6 +26,10 @@ PERIODS: Final = 3  # one lost message and one late one are no silence
 # of a node that may live: where one poll in twenty is lost, one of fifty nodes that are polled each
 # 5 s misses three in a row five times an hour, and five in a row once in four days
 LIT_PERIODS: Final = 5
+LOSSY_PERIODS_MAX: Final = 12  # of one that loses more; nobody waits longer for a sign of life
+LOST_POLLS: Final = 64  # over about so many the share of lost polls is counted
+LOST_AT_ONCE_MAX: Final = 8  # who was away for long has not become as lossy
+LOST_PPM_MIN: Final = 1_000
 LATE_PERIODS: Final = 2  # a message that should have come is missing
 GONE_PERIODS: Final = 6  # who is late for so long is not late any more
 PERIOD_NS: Final = 5 * SECOND_NS  # of a node that does not say how often it polls
@@ -50,6 +54,8 @@ class Hearing(msgspec.Struct):
     """The number of that poll: a producer leaves out none, so what is missing was lost."""
     period_ns: dict[str, int] = {}
     """Only of nodes that poll at another period than PERIOD_NS."""
+    lost_ppm: dict[str, int] = {}
+    """Only of nodes of which polls were missing lately: their share, older ones counted less."""
     told: dict[str, int] = {}
     """Silent nodes that were answered: when they were last heard."""
     spooling: list[str] = []
@@ -88,6 +94,8 @@ class Hearing(msgspec.Struct):
         if self.spooling or self.awaited:
             for fact in facts:
                 self.heard(fact)
+        for fact in facts:
+            self._count_lost(fact)
         heard = dict.fromkeys([fact.key for fact in facts], facts[-1].log_time_ns)
         self.last_ns.update(heard)
         self.polled_ns.update(heard)
@@ -98,6 +106,20 @@ class Hearing(msgspec.Struct):
             if period_ns and period_ns != self.period_ns.get(fact.key, PERIOD_NS):
                 self.period_ns[fact.key] = period_ns
         return unheard
+
+    def _count_lost(self, fact: Fact) -> None:
+        """How many polls are missing between this one and the one before."""
+        node, period_ns = fact.key, fact.data.period_ns or PERIOD_NS
+        apart_ns = fact.at_ns - self.polled_at_ns.get(node, fact.at_ns)
+        if 2 * apart_ns < 3 * period_ns and node not in self.lost_ppm:
+            return
+        missing = max(0, (apart_ns + period_ns // 2) // period_ns - 1)
+        share_ppm = self.lost_ppm.pop(node, 0)
+        for _ in range(min(missing, LOST_AT_ONCE_MAX)):
+            share_ppm += (1_000_000 - share_ppm) // LOST_POLLS
+        share_ppm -= share_ppm // LOST_POLLS
+        if share_ppm >= LOST_PPM_MIN:
+            self.lost_ppm[node] = share_ppm
 
     def end(self, fact: Fact) -> None:
         """Nobody watches this node from here on: it is as one that was never heard.
@@ -224,8 +246,14 @@ class Hearing(msgspec.Struct):
         return any(steps.has_got_on_since(job, since_ns) for job in jobs)
 
     def _may_be_lossy(self, node: str, now_ns: int) -> bool:
-        """Whether so many polls of a living node may be lost one after the other."""
-        return now_ns - self.last_ns[node] <= LIT_PERIODS * self._period_of(node)
+        """Whether so many polls of a living node may be lost one after the other.
+
+        As many as chance takes from it no more often than once in a million polls.
+        """
+        periods, share_ppm = LIT_PERIODS, self.lost_ppm.get(node, 0)
+        while periods < LOSSY_PERIODS_MAX and share_ppm**periods > 1_000_000 ** (periods - 1):
+            periods += 1
+        return now_ns - self.last_ns[node] <= periods * self._period_of(node)
 
     def _hears_anybody(self, now_ns: int) -> bool:
         return any(

@@ -219,6 +219,16 @@ def test_of_a_node_that_loses_many_polls_more_must_be_missing(
     assert named(log) == blamed
 
 
+def test_a_node_that_is_heard_without_being_polled_is_not_missed_for_want_of_polls() -> None:
+    log = cluster(*NODES)
+    run(log, NODES, 10)
+    for _ in range(7):
+        log.told("stack", StackSeen, "n1", job="llama", rank=0, state="still")
+        run(log, NODES[1:], 12)
+    run(log, NODES[1:], 60)
+    assert not log.verdicts
+
+
 @pytest.mark.parametrize(("polled", "verdict"), [(True, "no-fault"), (False, "attributed")])
 def test_a_node_whose_polls_were_lost_on_their_way_is_not_dead_and_one_that_made_none_may_be(
     polled: bool, verdict: str

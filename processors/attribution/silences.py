@@ -58,6 +58,8 @@ class Hearing(msgspec.Struct):
     """Only of nodes of which polls were missing lately: their share, older ones counted less."""
     told: dict[str, int] = {}
     """Silent nodes that were answered: when they were last heard."""
+    unpolled: list[str] = []
+    """Nodes that were heard long after their last poll: that polls are missing tells nothing."""
     spooling: list[str] = []
     """Nodes that announced a spool and were not heard on time since."""
     left_ns: dict[str, int] = {}
@@ -77,6 +79,9 @@ class Hearing(msgspec.Struct):
                 return
             self.ended_ns.pop(node, None)
         self.last_ns[node] = fact.log_time_ns
+        unpolled_ns = fact.log_time_ns - self.polled_ns.get(node, fact.log_time_ns)
+        if unpolled_ns > LOSSY_PERIODS_MAX * self._period_of(node) and node not in self.unpolled:
+            self.unpolled.append(node)
         if self.awaited and fact.kind in OF_RANKS:
             self._shows_life(fact.data.job, fact.log_time_ns)
         if self.spooling and not fact.late and node in self.spooling:
@@ -99,6 +104,8 @@ class Hearing(msgspec.Struct):
         heard = dict.fromkeys([fact.key for fact in facts], facts[-1].log_time_ns)
         self.last_ns.update(heard)
         self.polled_ns.update(heard)
+        if self.unpolled:
+            self.unpolled = [node for node in self.unpolled if node not in heard]
         self.polled_at_ns.update((fact.key, fact.at_ns) for fact in facts)
         self.polled_n.update((fact.key, fact.data.n) for fact in facts)
         for fact in facts:
@@ -229,6 +236,7 @@ class Hearing(msgspec.Struct):
             node
             for node in overdue
             if not self._is_awaited(node)
+            and node not in self.unpolled
             and not self._lives(node, inventory, steps)
             and not (self._may_be_lossy(node, now_ns) and may_live(node))
         ]

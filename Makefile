@@ -53,7 +53,7 @@ format: $(VENV)/.dev ## Let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(VENV)/.dev ## Measure the pipeline and print Table 1, goal beside result (at most 8 minutes)
+bench: $(VENV)/.dev ## Measure the pipeline and print Table 1, goal beside result (about nine minutes)
 	@$(BIN)/python -m tests.bench
 
 bench-long: $(VENV)/.dev ## The soaks: catch-up of 5 million messages within 1 GB; a lost rank under NEMESIS, torchrun and torchft

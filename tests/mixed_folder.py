@@ -56,7 +56,7 @@ XID: Final = (
 )
 TRACEBACK: Final = (
     "Traceback (most recent call last):",
-    '  File "/work/train.py", line 411, in <module>',
+    '  File "/opt/job/train.py", line 411, in <module>',
     "    loss.backward()",
     "RuntimeError: CUDA error: unspecified launch failure",
 )

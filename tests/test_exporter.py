@@ -1,6 +1,5 @@
 """Promises of `nemesis exporter`: what it counts, what it names, and how much it can become."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,15 @@ from nemesis.replay.reader import Recording
 from nemesis.schemas import decided, done, inferred
 from nemesis.schemas.facts import Record
 from nemesis.schemas.watched import CoverageReported, ProbeSeen
-from nemesis.streams import pulse
-from nemesis.streams.contexts import Target
 from nemesis.streams.server import Server
 from nemesis.views.exporter.catalogue import BY_NAME, METRICS, SERIES_MAX
 from nemesis.views.exporter.events import Events
 from nemesis.views.exporter.exposition import page
 from nemesis.views.exporter.series import Series
-from nemesis.views.exporter.serving import serve
 from nemesis.views.exporter.watching import Watching
 from tests.cells import in_cell, until
 from tests.commands import nemesis
+from tests.exporting import exported
 from tests.replay_logs import SECOND_NS, START_NS, Log
 from tests.test_dashboard_board import recovery, verdict
 
@@ -208,18 +205,7 @@ def test_no_word_of_a_cluster_makes_more_series_than_the_table_allows(
 @pytest.mark.server
 def test_a_scrape_of_a_log_answers_once_the_past_is_counted(tmp_path: Path) -> None:
     async def body(server: Server) -> None:
-        log = Log()
-        log.event(verdict(), key="i-1")
-        attribution = await server.connect("processor/attribution")
-        await attribution.publish(log.records[-1].subject, log.records[-1].payload)
-        target = Target(url=server.url, credentials_folder=server.credentials_folder)
-        address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        pulses = pulse.pulses_folder(tmp_path)
-        serving = asyncio.ensure_future(
-            serve(target, bind="127.0.0.1", port=0, pulses=pulses, up=address.set_result)
-        )
-        async with aiohttp.ClientSession() as session:
-            url = await address
+        async with exported(server, tmp_path) as url, aiohttp.ClientSession() as session:
 
             async def got(path: str) -> tuple[int, str]:
                 headers = {"Accept": OPENMETRICS}
@@ -238,9 +224,6 @@ def test_a_scrape_of_a_log_answers_once_the_past_is_counted(tmp_path: Path) -> N
             assert found[verdicts].value == 1
             assert found["nemesis_log_reachable"].value == 1
             assert found["nemesis_clock_age_seconds"].value == -1
-        serving.cancel()
-        await asyncio.wait({serving})
-        assert serving.cancelled()
 
     in_cell(tmp_path, body)
 

@@ -15,15 +15,11 @@ import promql_parser as promql
 import pytest
 import yaml
 
-from nemesis.streams import pulse
-from nemesis.streams.contexts import Target
 from nemesis.streams.server import Server
 from nemesis.views.exporter.catalogue import METRICS, PREFIX, Metric
-from nemesis.views.exporter.serving import serve
 from tests.cells import in_cell, until
 from tests.conftest import ROOT
-from tests.replay_logs import Log
-from tests.test_dashboard_board import verdict
+from tests.exporting import exported
 
 RULES = ROOT / "deploy" / "prometheus" / "nemesis-alerts.yaml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "nemesis.json"
@@ -153,31 +149,20 @@ def free_port() -> int:
 @pytest.mark.skipif(not PROMETHEUS, reason="Prometheus is not installed (Debian: prometheus)")
 def test_a_real_prometheus_scrapes_it_and_answers_every_query(tmp_path: Path) -> None:
     async def body(server: Server) -> None:
-        log = Log()
-        log.event(verdict(), key="i-1")
-        attribution = await server.connect("processor/attribution")
-        await attribution.publish(log.records[-1].subject, log.records[-1].payload)
-        target = Target(url=server.url, credentials_folder=server.credentials_folder)
-        address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        pulses = pulse.pulses_folder(tmp_path)
-        serving = asyncio.ensure_future(
-            serve(target, bind="127.0.0.1", port=0, pulses=pulses, up=address.set_result)
-        )
-        host = (await address).removeprefix("http://").rstrip("/")
-        api = f"127.0.0.1:{free_port()}"
-        prometheus = await asyncio.create_subprocess_exec(
-            PROMETHEUS, f"--config.file={config(tmp_path, host)}", f"--web.listen-address={api}",
-            f"--storage.tsdb.path={tmp_path / 'tsdb'}", "--enable-feature=exemplar-storage",
-            "--log.level=error",
-        )  # fmt: skip
-        try:
-            async with aiohttp.ClientSession() as session:
-                await expect_every_answer(session, f"http://{api}/api/v1")
-        finally:
-            prometheus.terminate()
-            await prometheus.wait()
-            serving.cancel()
-            await asyncio.wait({serving})
+        async with exported(server, tmp_path) as url:
+            host = url.removeprefix("http://").rstrip("/")
+            api = f"127.0.0.1:{free_port()}"
+            prometheus = await asyncio.create_subprocess_exec(
+                PROMETHEUS, f"--config.file={config(tmp_path, host)}",
+                f"--web.listen-address={api}", f"--storage.tsdb.path={tmp_path / 'tsdb'}",
+                "--enable-feature=exemplar-storage", "--log.level=error",
+            )  # fmt: skip
+            try:
+                async with aiohttp.ClientSession() as session:
+                    await expect_every_answer(session, f"http://{api}/api/v1")
+            finally:
+                prometheus.terminate()
+                await prometheus.wait()
 
     in_cell(tmp_path, body)
 

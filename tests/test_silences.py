@@ -159,15 +159,21 @@ def test_a_rack_whose_links_stay_up_has_power(up: bool, blamed: list[str]) -> No
     assert ("their links are up" in log.last.reason) == up
 
 
-@pytest.mark.parametrize(("goes_on", "blamed"), [(True, []), (False, ["node/n1"])])
-def test_a_node_with_light_is_not_named_before_its_job_is_known_to_stand(
-    goes_on: bool, blamed: list[str]
-) -> None:
+def below_one_leaf() -> Log:
+    """A job of a rank a node, each node with a port of leaf1."""
     log = Log()
     for at, node in enumerate(NODES):
         nics = (NicDescribed(name="mlx5_0", switch_port=f"port/leaf1/{at}"),)
         log.inventory(node, "0000:1b:00.0", nics=nics)
     log.submitted(*NODES, ranks_per_node=1)
+    return log
+
+
+@pytest.mark.parametrize(("goes_on", "blamed"), [(True, []), (False, ["node/n1"])])
+def test_a_node_with_light_is_not_named_before_its_job_is_known_to_stand(
+    goes_on: bool, blamed: list[str]
+) -> None:
+    log = below_one_leaf()
     for second in range(200):
         step = second // 20 if goes_on else min(second // 20, 4)
         for at, node in enumerate(NODES[1:] if second > 85 else NODES, second > 85):
@@ -188,11 +194,7 @@ def test_a_node_with_light_is_not_named_before_its_job_is_known_to_stand(
 def test_more_polls_of_a_node_with_light_must_be_missing_before_it_is_dead(
     up: bool, missed_count: int, blamed: list[str]
 ) -> None:
-    log = Log()
-    for at, node in enumerate(NODES):
-        nics = (NicDescribed(name="mlx5_0", switch_port=f"port/leaf1/{at}"),)
-        log.inventory(node, "0000:1b:00.0", nics=nics)
-    log.submitted(*NODES, ranks_per_node=1)
+    log = below_one_leaf()
     run(log, NODES, 20)
     for _ in range(missed_count):
         ports = [PortSeen(port=str(at), up=up or at > 0) for at in range(8)]
@@ -205,11 +207,7 @@ def test_more_polls_of_a_node_with_light_must_be_missing_before_it_is_dead(
 def test_of_a_node_that_loses_many_polls_more_must_be_missing(
     missed_count: int, blamed: list[str]
 ) -> None:
-    log = Log()
-    for at, node in enumerate(NODES):
-        nics = (NicDescribed(name="mlx5_0", switch_port=f"port/leaf1/{at}"),)
-        log.inventory(node, "0000:1b:00.0", nics=nics)
-    log.submitted(*NODES, ranks_per_node=1)
+    log = below_one_leaf()
     for _ in range(40):
         run(log, NODES, 5)
         run(log, NODES[1:], 5)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption
-from nemesis.cli.interrupts import run_until_told
+from nemesis.cli.telling import tell
 
 
 def collector(
@@ -36,11 +36,8 @@ def collector(
     import logging
     import os
 
-    from nemesis.cli.cell import shown_name
     from nemesis.producers.switch.collector import About, Collector, Settings, about_in
     from nemesis.schemas.tokens import token_of
-    from nemesis.streams import pulse
-    from nemesis.streams.contexts import find
     from nemesis.streams.server import state_folder
 
     if (file is None) == (socket is None):
@@ -56,20 +53,14 @@ def collector(
     )
     os.umask(0o077)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    target = find(
-        server=server or None, context=context or None, cell=cell, credentials_folder=credentials
+    where = (cell, server, context, credentials)
+    tell(
+        "collector",
+        switch,
+        "collecting",
+        where,
+        lambda target: Collector(settings, target, _tell_unknown),
     )
-    target.login(f"collector/{switch}")  # who has no seed collects for nobody
-
-    async def run() -> None:
-        working = Collector(settings, target, _tell_unknown)
-        where = shown_name(cell, server, context)
-        typer.echo(f"collecting {switch} for {where}, Ctrl-C ends", err=True)
-        folder = pulse.pulses_folder(state_folder(cell))
-        part = f"collector-{switch}"
-        await pulse.beside(working.run(), folder, part, working.is_connected)
-
-    run_until_told(run())
 
 
 def _tell_unknown(count: int) -> None:

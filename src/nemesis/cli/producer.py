@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nemesis.cli.cell import CellOption, ContextOption, CredsOption, ServerOption
-from nemesis.cli.interrupts import run_until_told
 from nemesis.cli.output import print_json, say
+from nemesis.cli.telling import Where, tell
 
 if TYPE_CHECKING:
     from nemesis.producers.node.serve import Settings
@@ -106,36 +106,19 @@ def producer(
     if once:
         _once(settings, as_json=json, record=record, scrub=scrub)
         return
-    _serve(settings, cell, server, context, credentials)
+    _serve(settings, (cell, server, context, credentials))
 
 
-def _serve(
-    settings: "Settings", cell: str, server: str, context: str, credentials: Path | None
-) -> None:
-    from nemesis.cli.cell import shown_name
+def _serve(settings: "Settings", where: Where) -> None:
     from nemesis.producers.node.serve import Producer
-    from nemesis.streams import pulse
-    from nemesis.streams.contexts import find
-    from nemesis.streams.server import state_folder
 
-    target = find(
-        server=server or None,
-        context=context or None,
-        cell=cell,
-        credentials_folder=credentials,
+    tell(
+        "producer",
+        settings.node,
+        "watching",
+        where,
+        lambda target: Producer(settings, target, _tell_unseen),
     )
-
-    target.login(f"producer/{settings.node}")  # who has no seed watches for nobody
-
-    async def run() -> None:
-        working = Producer(settings, target, _tell_unseen)
-        where = shown_name(cell, server, context)
-        typer.echo(f"watching {settings.node} for {where}, Ctrl-C ends", err=True)
-        folder = pulse.pulses_folder(state_folder(cell))
-        part = f"producer-{settings.node}"
-        await pulse.beside(working.run(), folder, part, working.is_connected)
-
-    run_until_told(run())
 
 
 def _tell_unseen(coverage: "CoverageReported") -> None:

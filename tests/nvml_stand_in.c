@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OK = 0, INVALID = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, TIMEOUT = 10, LOST = 15, RESET = 16, MISMATCH = 25 };
+enum { OK = 0, INVALID = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NO_DRIVER = 9, TIMEOUT = 10, LOST = 15, RESET = 16, MISMATCH = 25 };
 typedef unsigned long long u64;
 typedef struct {
   u64 lost, reset, hang_ms, other_structs, no_ecc, forbidden, dram_ce, dram_ue, sram_ue, pending, temp, xid;
@@ -35,7 +35,7 @@ static int asked(Gpu *gpu) {
 }
 #define ANSWER(gpu, where, value) { int is = asked(gpu); if (!is) *(where) = (value); return is; }
 
-int nvmlInitWithFlags(unsigned flags) { return OK; }
+int nvmlInitWithFlags(unsigned flags) { return count ? OK : NO_DRIVER; }
 int nvmlShutdown(void) { return OK; }
 const char *nvmlErrorString(int code) {
   return code == LOST ? "GPU is lost" : code == RESET ? "GPU requires reset" : code == NO_PERMISSION ? "Insufficient Permissions" : "Unknown Error";

@@ -43,7 +43,7 @@ def say(library: ctypes.CDLL) -> Iterator[Say]:
         library.stand_in_set(gpu, what.encode(), ctypes.c_ulonglong(value))
 
     yield set_to
-    library.stand_in_reset(0)  # the binding keeps the library: other tests are to see no GPU
+    library.stand_in_reset(0)  # the binding keeps the library: other tests are to see no driver
 
 
 @pytest.fixture

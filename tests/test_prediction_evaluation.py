@@ -1,5 +1,6 @@
 """Promises of the evaluation: nothing leaks between splits, baselines are taken seriously."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -166,7 +167,10 @@ def test_a_split_is_judged_beside_every_baseline_and_the_command_says_so(
         assert [told.name for told in each.told][:3] == ["act", "watch", "by cost"]
     assert found.recall_ceiling == FULL.ceiling()
     judgement = Judgement(model_sha256="ab" * 32, card="", evaluation=found)
-    assert any("recall of failures is at most" in line for line in told_of(judgement))
+    lines = list(told_of(judgement))
+    assert any("recall of failures is at most" in line for line in lines)
+    assert {line.split()[0] for line in lines if line.startswith("  ")} == set(names)
+    assert not [line for line in lines if re.search(r"\.\d+\.", line)]  # columns that touch
     page = written(judgement)
     assert page.count('<div class="plot"') == 3
     assert "src=" not in page.split("<script>", maxsplit=1)[0]

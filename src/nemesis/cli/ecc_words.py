@@ -19,12 +19,12 @@ def told_of(found: "Judgement") -> Iterator[str]:
     yield f"model {found.model_sha256[:12]}; {_about(evaluation)}"
     for split in dict.fromkeys(each.split for each in evaluation.figures):
         yield ""
-        yield f"{split:12}{'PR-AUC at 2 h':26}{'F1 at 0.5, 1, 2, 3 h':26}ECE at 0.5 to 3 h"
+        yield f"{split:13}{'PR-AUC at 2 h':26}{'F1 at 0.5, 1, 2, 3 h':28}ECE at 0.5 to 3 h"
         own = [each for each in evaluation.figures if each.split == split]
         for each in own:
             f1 = ", ".join(f"{value.value:.3f}" for value in each.f1)
             errors = ", ".join(f"{value:.4f}" for value in each.calibration_error)
-            yield f"  {each.scorer:10}{_value(each.pr_auc, 4):26}{f1:26}{errors}"
+            yield f"  {each.scorer:11}{_value(each.pr_auc, 4):26}{f1:28}{errors}"
         for each in own:
             yield from _alarms(each)
     yield from _rest(found)
@@ -41,7 +41,7 @@ def _about(found: "Evaluation") -> str:
 
 def _alarms(figure: "Figure") -> Iterator[str]:
     for each in figure.told:
-        yield f"  {figure.scorer:10}{_told(each)}"
+        yield f"  {figure.scorer:11}{_told(each)}"
 
 
 def _told(told: "Told") -> str:
@@ -53,7 +53,7 @@ def _told(told: "Told") -> str:
         f"{at}: {told.alarms_count} alarms, precision {_value(told.precision, 3)}, "
         f"recall {_value(told.recall, 3)}, false per 1,000 GPU-days "
         f"{_value(told.false_per_1000_gpu_days, 3)}, needless per 10,000 at most "
-        f"{told.needless_per_10000_gpu_days_at_most:.3g}, node-hours saved a month "
+        f"{told.needless_per_10000_gpu_days_at_most:,.2f}, node-hours saved a month "
         f"{_value(told.node_hours_saved_a_month, 0)}, lead in minutes {leads}"
     )
 
@@ -82,7 +82,7 @@ def _rest(found: "Judgement") -> Iterator[str]:
 
 
 def _value(value: "Value", digits: int) -> str:
-    return f"{value.value:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"
+    return f"{value.value:,.{digits}f} ({value.low:,.{digits}f} to {value.high:,.{digits}f})"
 
 
 def told_of_score(found: "Explanation") -> Iterator[str]:

@@ -133,6 +133,21 @@ def test_what_a_rank_timed_itself_as_waiting_is_no_chance_however_much_all_scatt
     assert [each.id for verdict in job.log.verdicts for each in verdict.culprits] == named
 
 
+@pytest.mark.parametrize(
+    ("timer", "named"), [("data_wait_ns", ["rank/llama/4"]), ("save_ns", []), ("own_ns", [])]
+)
+def test_a_small_wait_is_worth_a_name_where_the_rank_times_it_as_one_for_data(
+    timer: str, named: list[str]
+) -> None:
+    job = Job()
+    job.run(10)
+    for step in range(40):
+        late_ns = OWN_NS * (30 + step % 2 * 10) // 1000
+        job.reads[4] = {timer: late_ns, "own_ns": OWN_NS + 15_000_000 + late_ns}
+        job.run(1)
+    assert [each.id for verdict in job.log.verdicts for each in verdict.culprits] == named
+
+
 def test_a_slow_rank_whose_link_has_fewer_lanes_is_slowed_by_its_gpu() -> None:
     job = Job()
     job.run(10)

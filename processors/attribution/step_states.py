@@ -119,13 +119,13 @@ class StepStates(msgspec.Struct):
         )
         return max(data, 0), max(save, 0)
 
-    def waiting_ns(self, job: str, world: int) -> Longs:
-        """By rank: for data and a save together, in its last step; 0 where it is not told."""
+    def waiting_ns(self, job: str, world: int) -> tuple[Longs, Longs]:
+        """By rank: for data and for a save, in its last step; 0 where it is not told."""
         states = self.jobs.get(job)
         if states is None:
-            return np.zeros(world, np.int64)
+            return np.zeros(world, np.int64), np.zeros(world, np.int64)
         data, save = (np.frombuffer(e, np.int64) for e in (states.data_ns, states.save_ns))
-        return np.asarray(data.clip(0, STEP_NS_MAX) + save.clip(0, STEP_NS_MAX), np.int64)
+        return data.clip(0, STEP_NS_MAX), save.clip(0, STEP_NS_MAX)
 
     def watch(self, job: str, ranks: Iterable[int]) -> None:
         """Remember from now on which facts tell of these ranks."""

@@ -23,6 +23,7 @@ from nemesis.schemas.channels import ABSENT, STEP_CHANNELS
 from nemesis.schemas.facts import Fact
 
 SLOW_PPM: Final = 50_000  # above the median: what costs the job less is not worth a name
+DATA_PPM: Final = 20_000  # the same where a rank's own clock says that it waits for data: no noise
 SLOW_NS_MIN: Final = 10_000_000  # the noise of a host's scheduler
 SPREADS: Final = 4  # of the ranks' own spread (median absolute deviation): that is no chance
 ROUNDS_KEPT: Final = 8
@@ -120,11 +121,12 @@ class Steps(msgspec.Struct):
             _take(job, own)
 
     def close_round(
-        self, now_ns: int, inventory: Inventory, waits_of: Callable[[str, int], Longs]
+        self, now_ns: int, inventory: Inventory, waits_of: Callable[[str, int], tuple[Longs, Longs]]
     ) -> None:
         """Compare the ranks of jobs of which nearly all have told of a new step.
 
-        `waits_of`: of a job of so many ranks, how long each says that it waited in its last step.
+        `waits_of`: of a job of so many ranks, how long each says that it waited in its last step,
+        for data and for a save.
         """
         for name, job in self.jobs.items():
             places = inventory.jobs.get(name)
@@ -315,7 +317,11 @@ def _take_columns(job: JobSteps, table: Longs) -> None:
 
 
 def _close(
-    job: JobSteps, told: NDArray[np.int8], places: JobPlaces, now_ns: int, waits_ns: Longs
+    job: JobSteps,
+    told: NDArray[np.int8],
+    places: JobPlaces,
+    now_ns: int,
+    waits_ns: tuple[Longs, Longs],
 ) -> None:
     """One round: who is far above the median.
 
@@ -328,8 +334,11 @@ def _close(
     spread = int(np.sort(np.abs(own - median))[middle])
     late_ns, least_ns = own - median, max(SLOW_NS_MIN, median * SLOW_PPM // 1_000_000)
     job.median_ns = median
-    timed = 2 * waits_ns[ranks] >= late_ns
-    slow = late_ns > np.where(timed, least_ns, max(least_ns, SPREADS * spread))
+    data_ns, save_ns = (each[ranks] for each in waits_ns)
+    limit_ns = np.full(len(ranks), max(least_ns, SPREADS * spread))
+    limit_ns[2 * (data_ns + save_ns) >= late_ns] = least_ns
+    limit_ns[2 * data_ns >= late_ns] = max(SLOW_NS_MIN, median * DATA_PPM // 1_000_000)
+    slow = late_ns > limit_ns
     rise = skew.rise_of(job.usual, ranks, own)
     new = skew.stands_out(job.usual, ranks, rise, NEW_PER_MILLE)
     skew.learn(job.usual, ranks, own, rise, slow & new)

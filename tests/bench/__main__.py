@@ -51,6 +51,7 @@ LONG = (
     queueing.measure_long,
     catch_up.measure,
     cluster_live.measure,
+    pipeline.measure_long,
     watching.measure,
     comparing.measure,
 )

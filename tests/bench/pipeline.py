@@ -38,13 +38,48 @@ from tests.bench.row import AtLeast, AtMost, Row, median, percentile
 
 SAMPLES_PER_S = 2_500
 LOAD_S = 60
+LONG_S = 600
 LAG_GOAL_S = 1.0
+GROWTH_GOAL_PERCENT = 5.0
+"""Of resident memory over the second half of the long run: what is bounded has stopped growing."""
 LATENCY_P99_GOAL_MS = 250.0
 XID_79 = "NVRM: Xid (PCI:0000:{bus:02x}:00): 79, pid=1234, GPU has fallen off the bus."
 
 
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read once a second meanwhile."""
+
+    lags: list[int]
+    """The worst lag of any copy, in inputs."""
+    memory_mib: dict[str, list[float]]
+    """Resident, by process."""
+
+
 async def measure(load_s: int = LOAD_S) -> list[Row]:
     """Run the load and report rates, lag, latency, memory and cores."""
+    found, _ = await _measured(load_s)
+    return found
+
+
+async def measure_long(load_s: int = LONG_S) -> list[Row]:
+    """The same for ten minutes: neither lag nor memory may grow."""
+    found, seen = await _measured(load_s)
+    half = load_s // 2
+    grown = {
+        name: 100 * (max(each[half:]) / max(each[half - half // 2 : half]) - 1)
+        for name, each in seen.memory_mib.items()
+    }
+    worst = max(grown, key=grown.__getitem__)
+    late_s = max(seen.lags[half:]) / SAMPLES_PER_S
+    how = "resident, second half of the run over the quarter before"
+    return [
+        *found,
+        Row("P5", "worst lag, second half", late_s, "s", "read each second", AtMost(LAG_GOAL_S)),
+        Row("P5", f"memory grown, {worst}", grown[worst], "%", how, AtMost(GROWTH_GOAL_PERCENT)),
+    ]
+
+
+async def _measured(load_s: int) -> tuple[list[Row], Watched]:
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         async with AsyncExitStack() as stack:
@@ -88,14 +123,16 @@ async def measure(load_s: int = LOAD_S) -> list[Row]:
                 stdout=asyncio.subprocess.PIPE,
             )
             started = time.perf_counter()
-            latencies_ms, lags = await asyncio.gather(probe(server, load_s), watch(state, load_s))
+            latencies_ms, seen = await asyncio.gather(
+                probe(server, load_s), watch_all(state, pids, load_s)
+            )
             out, _ = await load.communicate()
             elapsed_s = time.perf_counter() - started
             cores = {n: (cpu_s(pid) - before[n]) / elapsed_s for n, pid in pids.items()}
             memory = {name: peak_mib(pid) for name, pid in pids.items()}
             clock.cancel()
     sent = msgspec.json.decode(out, type=LoadMeasured)
-    return rows(sent, latencies_ms, lags, cores=cores, memory_mib=memory)
+    return rows(sent, latencies_ms, seen.lags, cores=cores, memory_mib=memory), seen
 
 
 def rows(
@@ -191,6 +228,20 @@ async def watch(folder: Path, load_s: int) -> list[int]:
     return lags
 
 
+async def watch_all(folder: Path, pids: dict[str, int | None], load_s: int) -> Watched:
+    """The worst lag and everybody's memory, once a second."""
+    memory_mib: dict[str, list[float]] = {name: [] for name in pids}
+
+    async def weigh() -> None:
+        for _ in range(load_s):
+            await asyncio.sleep(1)
+            for name, pid in pids.items():
+                memory_mib[name].append(_memory_mib(pid, "VmRSS"))
+
+    lags, _ = await asyncio.gather(watch(folder, load_s), weigh())
+    return Watched(lags=lags, memory_mib=memory_mib)
+
+
 def cpu_s(pid: int | None) -> float:
     """User and system seconds of a process so far (proc(5), fields 14 and 15)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -199,8 +250,12 @@ def cpu_s(pid: int | None) -> float:
 
 def peak_mib(pid: int | str | None) -> float:
     """Peak resident memory of a process (proc(5), VmHWM)."""
+    return _memory_mib(pid, "VmHWM")
+
+
+def _memory_mib(pid: int | str | None, field: str) -> float:
     status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    return int(status.partition(f"{field}:")[2].split()[0]) / 1024
 
 
 async def load(url: str, folder: str, load_s: int) -> None:

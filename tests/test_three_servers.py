@@ -3,28 +3,39 @@
 import asyncio
 import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from subprocess import Popen
 
 import msgspec
 import pytest
 
+from nemesis.processors.fold import Fold, Input
+from nemesis.producers.origin import Origin
+from nemesis.schemas.facts import Conclusion, Fact
+from nemesis.schemas.observed import KernelLineLogged
 from nemesis.streams import credentials
 from nemesis.streams.connection import without_password
 from nemesis.streams.contexts import Target
 from nemesis.streams.errors import LogUnavailableError, PositionMovedError
 from nemesis.streams.log import Log
-from nemesis.streams.permissions import server_users
+from nemesis.streams.permissions import STREAM, server_users
 from nemesis.streams.provision import Limits, provision
+from nemesis.streams.publisher import Publisher
 from nemesis.streams.server import nats_server_program
 from tests.cells import until
 from tests.conftest import ROOT
+from tests.replay_logs import Counting
 from tests.replay_logs import Log as HandMade
 from tests.test_dashboard_board import verdict
 
 NAMES = ("nats", "nats-2", "nats-3")
-ROLES = ("admin", "processor/attribution", "reader")
+PRODUCERS = [f"n{at}" for at in range(1, 5)]
+LINES = 1_000
+"""Of each producer, in about three seconds: more than the server that is killed could hold."""
+ROLES = ["admin", "processor/attribution", "reader", *(f"producer/{each}" for each in PRODUCERS)]
 
 
 def free_ports(count: int) -> list[int]:
@@ -107,36 +118,106 @@ async def stored_at(log: Log, made: HandMade, name: str) -> int:
             return found.seq
 
 
-@pytest.mark.server
-def test_a_lost_server_costs_no_record_and_stops_nobody_for_long(tmp_path: Path) -> None:
-    paths, ports = configure(tmp_path)
-    url = ",".join(f"nats://127.0.0.1:{port}" for port in ports)
-    assert without_password(url) == url
-    target = Target(url=url, credentials_folder=tmp_path / "seeds")
+class Heard(Counting):
+    """What a processor is shown, in order."""
 
-    async def body(servers: list[subprocess.Popen[bytes]]) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[str, list[str]] = {}
+
+    def step(self, fact: Fact) -> Sequence[Conclusion]:
+        self.lines.setdefault(fact.key, []).append(fact.data.text)
+        return ()
+
+
+@asynccontextmanager
+async def cell(folder: Path) -> AsyncIterator[tuple[Target, list[int], list[Popen[bytes]]]]:
+    """Streams on three servers: how to reach them, their ports, their processes."""
+    paths, ports = configure(folder)
+    url = ",".join(f"nats://127.0.0.1:{port}" for port in ports)
+    target = Target(url=url, credentials_folder=folder / "seeds")
+    with running(paths) as servers:
         async with await target.connect("admin", timeout_s=30) as admin:
 
             async def provisioned() -> bool:
                 try:
-                    made = await provision(
-                        admin.connection, Limits(log_bytes=1 << 26, store_bytes=1 << 24, replicas=3)
-                    )
+                    limits = Limits(log_bytes=1 << 26, store_bytes=1 << 24, replicas=3)
+                    made = await provision(admin.connection, limits)
                 except LogUnavailableError:
                     return False  # the three have no leader yet
                 return not made.drift
 
             await until(provisioned, "streams on three servers", every_s=0.2)
-        async with await target.connect("processor/attribution") as log:
-            before = await append(log, [f"before-{n}" for n in range(20)])
-            spoken_to = log.connection.client.connected_url
-            assert spoken_to is not None
-            at = next(n for n, port in enumerate(ports) if spoken_to.port == port)
-            servers[at].kill()
-            after = await append(log, [f"after-{n}" for n in range(20)])
-            stored = [r.seq async for r in log.read_range(1, 10**9, subject="nemesis.events.>")]
-        assert stored == [*before, *after]
-        assert stored == sorted(set(stored))
+        yield target, ports, servers
 
-    with running(paths) as servers:
-        asyncio.run(body(servers))
+
+def server_of(log: Log, ports: list[int], servers: list[Popen[bytes]]) -> Popen[bytes]:
+    """The one that a client speaks to."""
+    spoken_to = log.connection.client.connected_url
+    assert spoken_to is not None
+    return servers[next(at for at, port in enumerate(ports) if spoken_to.port == port)]
+
+
+@pytest.mark.server
+def test_a_lost_server_costs_no_record_and_stops_nobody_for_long(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with cell(tmp_path) as (target, ports, servers):
+            assert without_password(target.url) == target.url
+            async with await target.connect("processor/attribution") as log:
+                before = await append(log, [f"before-{n}" for n in range(20)])
+                server_of(log, ports, servers).kill()
+                after = await append(log, [f"after-{n}" for n in range(20)])
+                stored = [r.seq async for r in log.read_range(1, 10**9, subject="nemesis.events.>")]
+            assert stored == [*before, *after]
+            assert stored == sorted(set(stored))
+
+    asyncio.run(body())
+
+
+async def leader_of(target: Target, servers: list[Popen[bytes]]) -> Popen[bytes]:
+    """The one that writes the log first; the others copy it."""
+    async with await target.connect("admin") as admin:
+        answer = await admin.connection.request(f"$JS.API.STREAM.INFO.{STREAM}", b"")
+    return servers[NAMES.index(msgspec.json.decode(answer.data)["cluster"]["leader"])]
+
+
+async def tell(target: Target, node: str, spool: Path, half: asyncio.Event) -> None:
+    """One node's producer: so many lines, a batch each 10 ms, until the log has them all."""
+    async with await target.connect(f"producer/{node}") as log:
+        origin = Origin(node, start_ns=time.time_ns())
+        publisher = Publisher(log, origin.stamp, time.time_ns, spool / node)
+        carrying = asyncio.ensure_future(publisher.run())
+        for n in range(LINES):
+            stamp = origin.stamp("kernel", time.time_ns())
+            publisher.offer(KernelLineLogged(**stamp, text=f"line {n}"))
+            if n == LINES // 3:
+                half.set()
+            if n % 4 == 3:
+                await asyncio.sleep(0.01)
+        await publisher.drained()
+        carrying.cancel()
+        await asyncio.gather(carrying, return_exceptions=True)
+        publisher.close()
+        assert publisher.dropped_count == 0
+
+
+@pytest.mark.server
+def test_a_server_lost_under_load_costs_no_line_of_any_producer(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with cell(tmp_path) as (target, _, servers):
+            leader = await leader_of(target, servers)
+            loaded = asyncio.Event()
+            async with asyncio.TaskGroup() as tasks:
+                for node in PRODUCERS:
+                    tasks.create_task(tell(target, node, tmp_path, loaded))
+                await loaded.wait()
+                leader.kill()
+            async with await target.connect("reader") as log:
+                heard = Heard()
+                fold = Fold(heard)
+                async for record in log.read_range(1, 10**9, subject="nemesis.telemetry.>"):
+                    fold.step(Input(record))
+        told = [f"line {n}" for n in range(LINES)]
+        assert heard.lines == dict.fromkeys(PRODUCERS, told)
+
+    asyncio.run(body())

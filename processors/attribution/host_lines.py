@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from nemesis.processors.attribution.log_message import LogMessage, rank_of
+from nemesis.processors.attribution.log_message import UNSAID, LogMessage, rank_of
 
 _STUCK_IN_HOST: Final = re.compile(r"watchdog got stuck for (\d+) seconds|GIL induced hang")
 _WORKER_KILLED: Final = re.compile(
@@ -20,8 +20,11 @@ _NO_SPACE: Final = re.compile(
 _SHM: Final = re.compile(
     r"/dev/shm/\S+.*(?:No space|fail)|(?:No space|fail).*/dev/shm"  # noqa: S108
     r"|insufficient shared memory \(shm\)|posix_fallocate\b.*No space"
-    r"|\bshm_open failed|creating shared memory segment|out of shared memory"
+    r"|\bshm_open failed|out of shared memory"
+    r"|creating shared memory segment(?=.*(?:No space|[Pp]ermission|memory\b.*\Z))"
 )
+# older releases of NCCL print no reason here; what they called before may
+_SHM_UNSAID: Final = "creating shared memory segment"
 _FILES: Final = re.compile(r"Too many open files|\[Errno 24\]")
 # kubernetes/kubernetes pkg/kubelet/eviction: what a node ran short of, or a pod took too much of
 _EVICTED_FOR_DISK: Final = re.compile(
@@ -56,7 +59,14 @@ _MEMORY_EVENT: Final = re.compile(
     r"(?:[^(|@]*[(@]+([A-Za-z0-9][\w#-]{0,40}))?"
 )
 # libnvidia-container, printed by the runtime's hook
-_HOOK: Final = re.compile(r"nvidia-container-cli: (\w[\w ]*error: [\w :.-]+)")
+_HOOK: Final = re.compile(
+    r"nvidia-container-cli: (\w[\w ]*error: [\w :.-]+)"
+    # enroot's hook; moby, containerd and CDI where the runtime or its devices were not set up
+    r"|(Command not found: nvidia-container-cli|could not select device driver"
+    r"|unknown or invalid runtime name: \"?nvidia|no runtime for \"?nvidia"
+    r"|unresolvable CDI devices|could not load NVML library"
+    r"|libnvidia-ml\.so\.1: cannot open shared object)"
+)
 # nccl/src/init.cc: a rank that compares what all tell of themselves; it is seldom the odd one
 _RELEASE_MISMATCH: Final = "Mismatched NCCL version detected"
 _NODE_FAILED: Final = re.compile(
@@ -70,7 +80,10 @@ _DIED: Final = re.compile(
     r"|Exit Code:\s+(1[2-9]\d)\b"  # kubectl describe pod: 128 and the signal
 )
 _KILLED: Final = re.compile(
-    r"\bOOMKilled\b|oom[-_ ]kill|OUT_OF_MEMORY|Out Of Memory", re.IGNORECASE
+    r"\bOOMKilled\b|oom[-_ ]kill|OUT_OF_MEMORY|Out Of Memory(?! issue)"
+    # ray-project/ray src/ray/raylet/node_manager.cc
+    r"|killed due to (?:memory pressure|the node running low on memory)",
+    re.IGNORECASE,
 )
 _ON_GPU: Final = re.compile(r"cuda|\bhip\b|\bgpu\b|OutOfMemoryError", re.IGNORECASE)
 
@@ -86,6 +99,8 @@ def host(text: str) -> LogMessage | None:
         )
     if _SHM.search(text):
         return LogMessage("shm_full")
+    if _SHM_UNSAID in text:
+        return LogMessage("shm_full", what=UNSAID)
     if match:
         return LogMessage("worker_killed", device=match[1].strip(), what=match[2])
     if _FILES.search(text):
@@ -94,9 +109,7 @@ def host(text: str) -> LogMessage | None:
         return LogMessage("no_space", what=match[0])
     if _EVICTED_FOR_DISK.search(text):
         return LogMessage("no_space", what="the pod's or node's own disk is full")
-    if _EVICTED_FOR_MEMORY.search(text):
-        return LogMessage("killed")
-    if _KILLED.search(text) and not _ON_GPU.search(text):
+    if _EVICTED_FOR_MEMORY.search(text) or (_KILLED.search(text) and not _ON_GPU.search(text)):
         return LogMessage("killed")
     return None
 
@@ -127,7 +140,7 @@ def containers(text: str) -> LogMessage | None:
     if _WITHDRAWN.search(text):
         return LogMessage("devices_withdrawn")
     if match := _HOOK.search(text):
-        return LogMessage("hook_failed", what=match[1][:80])
+        return LogMessage("hook_failed", what=(match[1] or match[2])[:80])
     return LogMessage("units_reloaded") if _RELOADED.search(text) else None
 
 

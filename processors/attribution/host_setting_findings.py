@@ -18,7 +18,7 @@ from nemesis.processors.attribution.findings import (
     VERSION_DIFFERS,
     Finding,
 )
-from nemesis.processors.attribution.network_lines import UNSAID
+from nemesis.processors.attribution.log_message import UNSAID
 from nemesis.processors.attribution.report_rules import HasProof, proofs_of, shown
 from nemesis.processors.attribution.reports import Said, Set, Told
 
@@ -76,6 +76,7 @@ def _fabric_manager(told: Told) -> Finding | None:
             culprits=tuple(sorted({each.component for each in down})),
             proofs=proofs_of(
                 [(each, "the service is down") for each in down]
+                + [(each, "what it says of it") for each in _of_fabric(told)[:4]]
                 + symptoms[:6]
                 + [(each, "whether it starts with the host") for each in loaded]
             ),
@@ -92,6 +93,14 @@ def _fabric_manager(told: Told) -> Finding | None:
         proofs=proofs_of(symptoms),
         missing=("the service: systemctl status nvidia-fabricmanager", wanted.FABRIC_MANAGER_LOG),
     )
+
+
+def _of_fabric(told: Told) -> list[Said]:
+    return [
+        each
+        for each in told.of("severe", "trouble")
+        if "fabric" in each.message.what.lower() or "nvswitch" in each.message.what.lower()
+    ]
 
 
 def _boot_option(told: Told) -> Finding | None:

@@ -40,6 +40,8 @@ LogKind = Literal[
     "peer_closed",
     "no_interface",
     "connect_failed",
+    "unresolved",
+    "misused",
     "queue_failed",
     "versions_differ",
     "devices_withdrawn",
@@ -64,6 +66,8 @@ LogKind = Literal[
     "first_failure",
     "wrong_values",
 ]
+UNSAID: Final = "unsaid"
+"""In place of a reason that a library keeps to itself."""
 _ABSURD: Final = 2**31  # older releases print counters that nobody set
 
 

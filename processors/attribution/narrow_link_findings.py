@@ -1,21 +1,23 @@
-"""GPUs and adapters whose PCIe links use fewer lanes than the devices have.
+"""GPUs and adapters whose PCIe links use fewer lanes than the devices have, or a lower speed.
 
-Why: a card that sits badly halves what a device can move, and nothing fails. How: a
-link's speed falls when it idles, its lanes do not; but a slot may have fewer lanes than a card.
-So a device is named only beside others of its make on the same host that use all of theirs.
+Why: a card that sits badly halves what a device can move, and nothing fails. How: a slot may have
+fewer lanes than a card, so a device is named only beside others of its make on the same host that
+use all of theirs. A GPU's link also falls to a lower speed when it idles, an adapter's does not: a
+slow adapter is named, a slow GPU is asked for again under load.
 """
 
 import re
 from collections.abc import Sequence
 from typing import Final
 
-from nemesis.processors.attribution.findings import STRAGGLER, Finding
+from nemesis.processors.attribution.findings import STRAGGLER, UNEXPLAINED, Finding
 from nemesis.processors.attribution.report_rules import proofs_of, shown
 from nemesis.processors.attribution.reports import Set, Told
 from nemesis.schemas.codes import FaultClass
 
 # producers write `x4 of x16: make of the device`
 _LANES: Final = re.compile(r"x(\d+) of x(\d+): (.*)")
+_SPEED: Final = re.compile(r"([\d.]+) of ([\d.]+) GT/s: (.*)")
 _GPU: Final = re.compile(r"NVIDIA|3D controller")
 
 
@@ -28,10 +30,40 @@ def judge_narrow_links(told: Told) -> list[Finding]:
     ]
     narrow = [(e, m) for e, m in links if int(m[1]) < int(m[2])]
     if not narrow:
-        return []
+        return _slow(told)
     full = {(e.node, m[3]) for e, m in links if int(m[1]) >= int(m[2])}
     alone = [(e, m) for e, m in narrow if (e.node, m[3]) in full]
     return [_finding(told, alone or narrow, named=bool(alone))]
+
+
+def _slow(told: Told) -> list[Finding]:
+    """Links at a lower speed than that of others of the same make on their host."""
+    links = [
+        (each, match)
+        for each in told.settings
+        if each.component.endswith("/pcie-speed") and (match := _SPEED.match(each.value))
+    ]
+    full = {(e.node, m[3]) for e, m in links if float(m[1]) >= float(m[2])}
+    slow = [(e, m) for e, m in links if float(m[1]) < float(m[2]) and (e.node, m[3]) in full]
+    adapters = [(e, m) for e, m in slow if not _GPU.search(m[3])]
+    if not slow:
+        return []
+    names = tuple(sorted(f"nic/{each.node}/{each.name}" for each, _ in adapters))
+    return [
+        Finding(
+            verdict="attributed" if names else "insufficient",
+            fault_class="nic" if names else "unknown",
+            reason=f"{shown(names or sorted(each.name for each, _ in slow))}: PCIe at a lower speed"
+            " than others of the same make"
+            + ("" if names else ", as GPUs that idle or that sit badly show it"),
+            confidence_ppm=700_000 if names else 0,
+            level=STRAGGLER - 1 if names else UNEXPLAINED,
+            culprits=names,
+            proofs=proofs_of((e, f"{m[1]} of {m[2]} GT/s") for e, m in adapters or slow),
+            jobs=(told.job,),
+            missing=("the speed under load: lspci -vvv while the job runs",),
+        )
+    ]
 
 
 def _finding(told: Told, narrow: Sequence[tuple[Set, re.Match[str]]], *, named: bool) -> Finding:

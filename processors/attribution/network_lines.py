@@ -7,7 +7,7 @@ components/accelerator/nvidia/infiniband.
 import re
 from typing import Final
 
-from nemesis.processors.attribution.log_message import LogMessage
+from nemesis.processors.attribution.log_message import UNSAID, LogMessage
 
 _PORT_ERROR: Final = re.compile(
     r"NET/IB ?: (?:(\w+):(\d+) )?Got (?:non-fatal )?async event ?: ?port error"
@@ -34,8 +34,6 @@ _REGISTRATION_REFUSED: Final = re.compile(
     r"(Bad address|Operation not supported|Invalid argument|Function not implemented)"
 )
 _DEVICE_REFUSED: Final = re.compile(r"NET/IB ?: Unable to open device (\w+)")
-UNSAID: Final = "unsaid"
-"""In place of what a registration was refused for."""
 _P2P_DISABLED: Final = "P2P is disabled between"  # nccl/src/graph/paths.cc
 _PEER_CLOSED: Final = re.compile(r"Connection closed by remote peer ([\w.-]+)")
 # src/misc/socket.cc: an address that no interface was found for has no family
@@ -45,6 +43,17 @@ _NO_INTERFACE: Final = re.compile(
 _CONNECT_FAILED: Final = re.compile(
     r"[Cc]onnect(?:ion)? to (\S+?)(?:<\d+>)? (?:failed|returned)[ :]*"
     r"(Connection refused|No route to host|Connection timed out|Network is unreachable|\w[\w ]*)"
+)
+# gai_strerror(3), and what c10d and gloo say of it
+_UNRESOLVED: Final = re.compile(
+    r"Name or service not known|[Tt]emporary failure in name resolution|\bgai error\b"
+    r"|No address associated with hostname|[Cc]ould not resolve host|nodename nor servname"
+    r"|Unable to find address for"
+)
+# src/init.cc and src/misc/argcheck.cc of NCCL: what a caller may not ask for
+_MISUSED: Final = re.compile(
+    r"(Duplicate GPU detected)|argcheck\.cc:\d+ NCCL WARN (\w[^\n]{0,80})"
+    r"|NCCL WARN (\w+ : invalid (?:root|type|reduction operation)\b.{0,60})"
 )
 _QUEUE_FAILED: Final = re.compile(
     r"Call to (ibv_modify_qp) failed with (?:error )?(?:\d+ ?)?([A-Z][\w ]*)"
@@ -81,6 +90,10 @@ def network(text: str) -> LogMessage | None:
         return LogMessage("peer_closed", device=match[1])
     if _NO_INTERFACE.search(text):
         return LogMessage("no_interface")
+    if match := _UNRESOLVED.search(text):
+        return LogMessage("unresolved", what=match[0].lower())
+    if match := _MISUSED.search(text):
+        return LogMessage("misused", what=match[1] or match[2] or match[3])
     if match := _CONNECT_FAILED.search(text):
         return LogMessage("connect_failed", device=match[1], what=match[2][:60])
     return None

@@ -37,6 +37,7 @@ def judge_network_settings(told: Told) -> list[Finding]:
         _wrong_interface(told),
         _two_networks(told),
         _queue_failed(told),
+        _unresolved(told),
         _versions(told),
         _node_failed(told),
         _time_over(told),
@@ -127,6 +128,25 @@ def _unreachable(told: Told, failed: list[Said]) -> Finding | None:
     )
 
 
+def _unresolved(told: Told) -> Finding | None:
+    """A name that no address was found for; a job that ended well got over it."""
+    ends_ns = max((each.at_ns for each in told.of("finished")), default=-1)
+    failed = [each for each in told.of("unresolved") if each.at_ns > ends_ns]
+    if not failed:
+        return None
+    return Finding(
+        verdict="class-only",
+        fault_class="network.config",
+        reason=f"{shown(sorted({e.node for e in failed}))} found no address for the name of a peer:"
+        f" {failed[0].message.what}",
+        confidence_ppm=600_000,
+        level=UNEXPLAINED + 2,
+        proofs=proofs(failed, "this name has no address here"),
+        jobs=(told.job,),
+        missing=(wanted.NAME_OF_PEER,),
+    )
+
+
 def _queue_failed(told: Told) -> Finding | None:
     failed = told.of("queue_failed")
     if not failed:
@@ -167,7 +187,7 @@ def _node_failed(told: Told) -> Finding | None:
     taken = [
         e
         for e in told.settings
-        if (e.name == "slurm.state" and "DOWN" in e.value)
+        if (e.name == "slurm.state" and "DOWN*" in e.value)  # `*`: it does not answer
         or (e.name == "slurm.reason" and "not responding" in e.value.lower())
     ]
     names = tuple(sorted(named | {each.component for each in taken}))

@@ -12,18 +12,15 @@ from typing import Final
 
 from nemesis.processors.attribution import wanted
 from nemesis.processors.attribution.findings import (
-    CONFIGURED,
     MEMORY_SAID,
     NOT_UNDERSTOOD,
     OFF_BUS,
-    OUT_OF_MEMORY,
     PROGRAM_FAULT,
-    STORAGE_SILENT,
     UNEXPLAINED,
     Finding,
 )
-from nemesis.processors.attribution.report_rules import proofs, proofs_of, shown
-from nemesis.processors.attribution.reports import Said, Set, Told
+from nemesis.processors.attribution.report_rules import proofs, shown
+from nemesis.processors.attribution.reports import Said, Told
 from nemesis.schemas.components import pci_address
 
 # cudaGetErrorString: what the program did wrong, as far as CUDA can tell
@@ -44,8 +41,6 @@ _ASSERTED: Final = "device-side assert"
 _MEMORY_SPENT: Final = ("out of memory",)
 _ECC: Final = ("uncorrectable ecc error",)
 _NVLINK: Final = ("nvlink error", "peer gpu memory over nvlink")
-_LEFT_SHARE: Final = 50  # a host with less than a fiftieth of its memory left is out of it
-FULL_PERCENT: Final = 90  # `df` is taken before or after the moment at which it was full
 NAMED_MAX: Final = 3
 # SIGILL, SIGBUS, SIGFPE, SIGKILL, SIGSEGV: nobody sends these to stop a job in order
 _OWN_DEATHS: Final = frozenset({4, 7, 8, 9, 11})
@@ -81,8 +76,7 @@ def judge_program(told: Told) -> list[Finding]:
         _cuda(told),
         _cuda_program(told),
         _gpu_memory(told),
-        _killed_worker(told),
-        _host_limits(told),
+        _misused(told),
         _exception(told),
         _died(told),
     ]
@@ -152,7 +146,7 @@ def _cuda(told: Told) -> Finding | None:
     errors = [
         e
         for e in told.of("cuda_error")
-        if _is_of_nccl(e) or not any(w in e.message.what for w in known)
+        if is_of_nccl(e) or not any(w in e.message.what for w in known)
     ]
     if not errors:
         return None
@@ -170,7 +164,7 @@ def _cuda(told: Told) -> Finding | None:
 
 
 def _cuda_program(told: Told) -> Finding | None:
-    errors = [e for e in _cuda_errors(told, _PROGRAM_ERRORS) if not _is_of_nccl(e)]
+    errors = [e for e in _cuda_errors(told, _PROGRAM_ERRORS) if not is_of_nccl(e)]
     if not errors:
         return None
     what = shown(sorted({each.message.what for each in errors}), 2)
@@ -192,7 +186,7 @@ def _cuda_program(told: Told) -> Finding | None:
     )
 
 
-def _is_of_nccl(said: Said) -> bool:
+def is_of_nccl(said: Said) -> bool:
     """Whether NCCL's own call was refused, of which the program says nothing."""
     message = said.message
     own = any(words in message.what for words in _PROGRAM_ERRORS)
@@ -216,115 +210,21 @@ def _gpu_memory(told: Told) -> Finding | None:
     )
 
 
-def _killed_worker(told: Told) -> Finding | None:
-    killed = [e for e in told.of("worker_killed") if e.message.what in ("Killed", "exited")]
-    killed += told.of("killed")
-    spent = [each for each in told.settings if _is_spent(each)]
-    if not killed or not (spent or any(e.message.what == "Killed" for e in killed)):
-        return _killed_alone(told, killed)
-    return Finding(
-        verdict="class-only",
-        fault_class="host.oom",
-        reason="a process was killed"
-        + (f" on a host with {spent[0].value} memory left" if spent else "")
-        + "; what took the memory is not said",
-        confidence_ppm=850_000 if spent else 550_000,
-        level=OUT_OF_MEMORY,
-        proofs=proofs_of(
-            [(each, "killed by somebody, as the kernel does for memory") for each in killed]
-            + [(each, "the host's memory is spent") for each in spent]
-        ),
-        jobs=(told.job,),
-        missing=(wanted.MEMORY_LEFT,),
-    )
-
-
-def _killed_alone(told: Told, killed: Sequence[Said]) -> Finding | None:
-    out = [each for each in killed if each.message.kind == "killed"]
-    if not killed:
+def _misused(told: Told) -> Finding | None:
+    """What NCCL refuses because nobody may ask it: a device twice, a root that there is not."""
+    misused = told.of("misused")
+    if not misused:
         return None
     return Finding(
-        verdict="class-only" if out else "insufficient",
-        fault_class="host.oom" if out else "unknown",
-        reason=f"a process of {told.job} was ended"
-        + (" for the memory it took" if out else ", and nothing says by whom"),
-        confidence_ppm=700_000 if out else 0,
-        level=OUT_OF_MEMORY if out else UNEXPLAINED,
-        proofs=proofs(out or killed, "it was ended from outside"),
+        verdict="attributed",
+        fault_class="app.program",
+        reason=f"{told.job} asked of NCCL what it does not do: {misused[0].message.what}",
+        confidence_ppm=750_000,
+        level=PROGRAM_FAULT - 1,
+        culprits=(f"program/{told.job}",),
+        of_its_own=True,
+        proofs=proofs(misused, "NCCL says what it was asked for wrongly"),
         jobs=(told.job,),
-        missing=(wanted.MEMORY_LEFT,),
-    )
-
-
-def _is_spent(setting: Set) -> bool:
-    if setting.name != "memory.available":
-        return False
-    left, _, total = setting.value.partition(" of ")
-    numbers = [_bytes(left), _bytes(total)]
-    return numbers[1] > 0 and numbers[0] * _LEFT_SHARE < numbers[1]
-
-
-def _bytes(text: str) -> int:
-    """What `free` prints, with or without a unit; only the ratio of two is used."""
-    digits = text.strip().rstrip("iBb")
-    scale = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5}.get(digits[-1:], 0)
-    try:
-        return int(float(digits.rstrip("KMGTP")) * 1024**scale * 1000)
-    except ValueError:
-        return 0
-
-
-def _host_limits(told: Told) -> Finding | None:
-    return _shared_memory(told) or _file_system(told)
-
-
-def _shared_memory(told: Told) -> Finding | None:
-    """A page that /dev/shm has no room for ends a process with SIGBUS (tmpfs(5))."""
-    refused = told.of("shm_full")
-    struck = [each for each in told.of("worker_killed") if each.message.what == "Bus"]
-    full = [each for each in told.settings if _is_full(each)]
-    named = refused or (struck if full else [])
-    if not refused and not struck:
-        return None
-    names = sorted({f"config/{each.node}/shm" for each in named})
-    return Finding(
-        verdict="attributed" if named else "class-only",
-        fault_class="host.config",
-        reason=f"shared memory of {shown(sorted({e.node for e in refused or struck}))} is too"
-        " small or closed to it",
-        confidence_ppm=850_000 if named else 600_000,
-        level=CONFIGURED,
-        culprits=tuple(names),
-        proofs=proofs_of(
-            [(each, "no shared memory was given") for each in refused]
-            + [(each, "a page of memory could not be given") for each in struck]
-            + [(each, "it is full") for each in full]
-        ),
-        jobs=(told.job,),
-        missing=("how large it is and whose: df -h /dev/shm, ls -ld /dev/shm",),
-    )
-
-
-def _is_full(setting: Set) -> bool:
-    digits = setting.value[:3]
-    shared = setting.component.endswith("/shm") and setting.name == "used_percent"
-    return shared and digits.isdecimal() and int(digits) >= FULL_PERCENT
-
-
-def _file_system(told: Told) -> Finding | None:
-    space = told.of("no_space")
-    if not space:
-        return None
-    what = shown(sorted({each.message.what for each in space}), 2)
-    return Finding(
-        verdict="class-only",
-        fault_class="storage",
-        reason=f"a file system refused {told.job}: {what}",
-        confidence_ppm=800_000,
-        level=STORAGE_SILENT,
-        proofs=proofs(space, "what the file system answered"),
-        jobs=(told.job,),
-        missing=("which one, and how full it is: df -h, df -i, mount",),
     )
 
 

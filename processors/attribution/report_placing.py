@@ -14,6 +14,7 @@ from nemesis.processors.attribution.findings import Finding
 from nemesis.processors.attribution.gpu_reading_findings import judge_gpu_readings
 from nemesis.processors.attribution.gpu_state_findings import judge_gpu_states
 from nemesis.processors.attribution.gpu_topology_findings import judge_gpu_topology
+from nemesis.processors.attribution.host_end_findings import judge_host_ends
 from nemesis.processors.attribution.host_setting_findings import judge_host_settings
 from nemesis.processors.attribution.incidents import Incident
 from nemesis.processors.attribution.narrow_link_findings import judge_narrow_links
@@ -28,6 +29,7 @@ from nemesis.processors.attribution.refusal_findings import judge_refusals
 from nemesis.processors.attribution.report_rules import Rule
 from nemesis.processors.attribution.reports import Told
 from nemesis.processors.attribution.scheduler_findings import judge_scheduler
+from nemesis.processors.attribution.service_findings import judge_services
 from nemesis.processors.attribution.stack_findings import judge_stacks
 from nemesis.processors.attribution.state import State
 from nemesis.processors.attribution.told_xid_findings import judge_told_xids
@@ -54,8 +56,10 @@ _RULES: Final[tuple[Rule, ...]] = (
     judge_ports,
     judge_refusals,
     judge_scheduler,
+    judge_services,
     judge_told_xids,
     judge_program,
+    judge_host_ends,
     judge_watchdogs,
     judge_stacks,
     judge_trials,

@@ -35,6 +35,7 @@ _TOO_LITTLE: Final = re.compile(
     r"(?:.*\((\d{1,12}) ?< ?(\d{1,12})\))?",
     re.IGNORECASE,
 )
+_OUT: Final = re.compile(r"(?:DOWN|FAIL)(?!\*)")  # with `*` it does not answer either
 HAIR_SHARE: Final = 20  # firmware and kernels keep that much to themselves; a lost module is more
 _CHECKS: Final[Mapping[FaultClass, re.Pattern[str]]] = {
     "gpu.off_bus": re.compile(
@@ -47,6 +48,7 @@ _CHECKS: Final[Mapping[FaultClass, re.Pattern[str]]] = {
         r"(?i)\bmount|lustre|\bnfs|gpfs|beegfs|file ?system|\bfs\b|disk|check_fs"
     ),
     "host.memory": re.compile(r"(?i)\bdimm|memory error|\bedac\b"),
+    "host.config": re.compile(r"(?i)configuration differs"),
 }
 """What health checks (NHC and sites' own) write as a reason, and what kind of part it is about."""
 _ONE_NODE: Final = re.compile(r"on ([A-Za-z][\w.-]{0,62})(?::|\Z)")
@@ -79,7 +81,8 @@ def _nodes(told: Told) -> list[Finding]:
     kind = _kind_of(other[0].value) if other else None
     if kind is not None and all(_kind_of(each.value) == kind for each in other):
         return [_of_kind(told, other, kind)]
-    return [_taken_out(told, other)] if other else []
+    out = other or [e for e in told.settings if e.name == "slurm.state" and _OUT.match(e.value)]
+    return [_taken_out(told, out)] if out else []
 
 
 def _kind_of(reason: str) -> FaultClass | None:
@@ -125,7 +128,7 @@ def _taken_out(told: Told, reasons: list[Set]) -> Finding:
         reason=f"{nodes} was taken out of service: {reasons[0].value[:120]}",
         confidence_ppm=0,
         level=UNEXPLAINED - 1,
-        proofs=proofs(reasons, "the reason that was given to the scheduler"),
+        proofs=proofs(reasons, "what the scheduler was told of it"),
         jobs=(told.job,),
         missing=(wanted.KERNEL_LOG, wanted.NODE_GPUS),
     )

@@ -18,7 +18,7 @@ from typing import Final
 _HEAD_CHARS: Final = 160  # a level stands before the message
 _LETTER_MARK: Final = r"(?:\d{3,4}(?=[ \]])| (?=\w+\.cpp:))"
 _LEVELS: Final = (
-    r"(?:^|[\s\[(|<\"'=:-])(?:(?P<bad>ERROR|ERR|FATAL|CRITICAL|CRIT|SEVERE|PANIC|EMERG|ALERT)"
+    r"(?:^|[\s\[(|<\"'=:-])(?<!error:)(?:(?P<bad>ERROR|ERR|FATAL|CRITICAL|CRIT|SEVERE|PANIC|EMERG|ALERT)"
     r"|(?P<mild>WARNING|WARN|NOTICE|INFO|DEBUG|TRACE|VERBOSE))(?=[\])|>:\s\"',-]|\Z)"
     r"|\b(?:level|lvl|severity|levelname)\"?\s?[=:]\s?\"?(?:(?P<key_bad>err|fatal|crit|panic|alert"
     r"|emerg)|(?P<key_mild>warn|info|debug|notice|trace))"

@@ -15,7 +15,7 @@ from nemesis.schemas.observed import SettingRead
 
 _DEVICE: Final = re.compile(r"((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (\S.*?)\s*\Z")
 _ACS: Final = re.compile(r"\s+ACSCtl:\s+(\S.*?)\s*\Z")
-_LINK: Final = re.compile(r"\s+Lnk(Cap|Sta):\s.*?\bWidth x(\d+)")
+_LINK: Final = re.compile(r"\s+Lnk(Cap|Sta):\s(?:.*?\bSpeed ([\d.]+)GT/s)?.*?\bWidth x(\d+)")
 # PCI classes 02xx, 0207 and 03xx, as lspci names them
 _GPU: Final = re.compile(r"(?:3D|VGA compatible) controller.*NVIDIA")
 # what is read of a device that is not there is all ones: revision ff, header type 7f
@@ -32,7 +32,7 @@ class PcieSettings(Reader):
     def __init__(self) -> None:
         self._device = ""
         self._what = ""
-        self._lanes = ""
+        self._lanes = self._speed = ""
         self._unnamed = 0
         self._gpus: dict[str, TextLine | None] = {}
         """Address to the line that shows it gone."""
@@ -40,7 +40,8 @@ class PcieSettings(Reader):
     def take(self, line: TextLine) -> Iterable[Note]:
         """A setting of a device."""
         if match := _DEVICE.match(line.text):
-            self._device, self._what, self._lanes = pci_address(match[1]), match[2], ""
+            self._device, self._what = pci_address(match[1]), match[2]
+            self._lanes = self._speed = ""
             self._take_gpu(line)
             return ()
         if line.text[:1] not in "\t ":
@@ -53,11 +54,7 @@ class PcieSettings(Reader):
             return ()
         if (match := _LINK.match(line.text)) and _MOVES_DATA.match(self._what):
             self.known = True
-            if match[1] == "Cap":
-                self._lanes = match[2]
-            elif self._lanes:
-                value = f"x{match[2]} of x{self._lanes}: {self._what}"
-                return [self._note(line, "config//pcie-link", self._device, value)]
+            return self._take_link(line, *match.groups(""))
         return ()
 
     def end(self) -> Iterable[Note]:
@@ -66,6 +63,19 @@ class PcieSettings(Reader):
         for gpu, line in self._gpus.items():
             if line is not None:
                 yield self._note(line, f"gpu//{gpu}", "config_space", f"gone; {answering} answer")
+
+    def _take_link(self, line: TextLine, which: str, speed: str, lanes: str) -> list[Note]:
+        if which == "Cap":
+            self._lanes, self._speed = lanes, speed
+            return []
+        if not self._lanes:
+            return []
+        value = f"x{lanes} of x{self._lanes}: {self._what}"
+        found = [self._note(line, "config//pcie-link", self._device, value)]
+        if speed and self._speed:
+            value = f"{speed} of {self._speed} GT/s: {self._what}"
+            found.append(self._note(line, "config//pcie-speed", self._device, value))
+        return found
 
     def _take_gpu(self, line: TextLine) -> None:
         if not _GPU.match(self._what):

@@ -55,7 +55,7 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
         re.compile(
             r"ProcessGroup(?:NCCL|Gloo)|WorkNCCL\(|CollectiveFingerPrint|[Ww]atchdog|gloo/transport"
             r"|[Hh]eartbeat [Mm]onitor|TCPStore|monitoredBarrier"
-            r"|lagging ranks?|didn't join collective"
+            r"|lagging ranks?|didn't join collective|\bgai error\b|Unable to find address for"
         ),
     ),
     (
@@ -87,7 +87,9 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
     (
         "service",
         re.compile(
-            r"nvidia-container-cli: \w"
+            r"nvidia-container-cli: \w|Command not found: nvidia-|could not select device driver"
+            r"|invalid runtime name|no runtime for \W{0,2}nvidia|CDI devices|libnvidia-ml"
+            r"|NVML library"
             r"|\AReloading(?:\.|\s(?:requested|finished))|systemctl (?:\S+ )?daemon-reload"
             r"|fabric ?manager.*(?:[Ff]ail|[Ee]rror|abort)|nv-hostengine|imex.*(?:fail|error)",
             re.IGNORECASE,
@@ -101,6 +103,7 @@ _SOURCES: Final[tuple[tuple[LogSource, re.Pattern[str]], ...]] = (
             r"|[Oo]ut of memory|[Kk]illed\b|Segmentation fault|Bus error|Illegal instruction"
             r"|No space left|Stale file handle|Input/output error|GPU is lost|fallen off the bus"
             r"|DataLoader worker|[Ee]phemeral (?:local )?storage|CUDA initialization|\bXid[= ]\d"
+            r"|Name or service not known|name resolution|[Cc]ould not resolve host"
             r"|max locked memory|\b(?:FATAL|CRITICAL)\b|\bERROR[]:]"
             r"|Unexpected result (?:nan|inf)|found NaN"
             r"|shared memory|Too many open files|Cannot allocate memory"

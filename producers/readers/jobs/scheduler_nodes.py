@@ -1,6 +1,7 @@
 """`scontrol show node`, `sinfo -R` and slurmctld: the state of nodes, and why they were taken out.
 
-slurmctld says itself what a node has too little of (SchedMD/slurm src/slurmctld/node_mgr.c); a list
+slurmctld says itself what a node has too little of (SchedMD/slurm src/slurmctld/node_mgr.c), slurmd
+that it found other hardware than its configuration tells of (src/slurmd/slurmd/slurmd.c); a list
 of reasons cuts them at its column's width, and names several nodes as `n[01-03]`.
 """
 
@@ -24,6 +25,7 @@ _CONTROLLER: Final = re.compile(
     r"\bnode ([A-Za-z][\w.-]{0,62}) (?:has (?=low )|.{0,40}\breason(?: set to)?[:=] ?)(\S.*)",
     re.IGNORECASE,
 )
+_DIFFERS: Final = re.compile(r"\bNode configuration differs from hardware: .*")
 _OUTER_COMMA: Final = re.compile(r",(?![^\[]*\])")
 NODES_MAX: Final = 256
 
@@ -32,7 +34,7 @@ class SchedulerNodes(Reader):
     """Reads states of nodes."""
 
     starts = (_SINFO_HEAD, _NODE)
-    holds = (_CONTROLLER, _STATE, _REASON)
+    holds = (_CONTROLLER, _STATE, _REASON, _DIFFERS)
 
     def __init__(self) -> None:
         self._node = ""
@@ -54,6 +56,9 @@ class SchedulerNodes(Reader):
         if "ode " in text and (match := _CONTROLLER.search(text)):
             self.known = True
             return [_note(line, match[1], "slurm.reason", match[2].strip())]
+        if match := _DIFFERS.search(text):
+            self.known = True
+            return [_note(line, line.host, "slurm.reason", match[0])]
         if match := _NODE.match(text):
             self.known, self._node = True, match[1]
         if not self._node:
@@ -77,7 +82,7 @@ def _nodes(names: str) -> list[str]:
 
 
 def _note(line: TextLine, node: str, name: str, value: str) -> Note:
-    component = f"node/{node}"
+    component = f"node/{node}" if node else "node//"
     return note(
         line, SettingRead(**unplaced(node), component=component, name=name, value=value[:500])
     )

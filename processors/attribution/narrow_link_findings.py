@@ -19,32 +19,35 @@ from nemesis.schemas.codes import FaultClass
 _LANES: Final = re.compile(r"x(\d+) of x(\d+): (.*)")
 _SPEED: Final = re.compile(r"([\d.]+) of ([\d.]+) GT/s: (.*)")
 _GPU: Final = re.compile(r"NVIDIA|3D controller")
+_Link = tuple[Set, re.Match[str]]
 
 
 def judge_narrow_links(told: Told) -> list[Finding]:
-    """Links with fewer lanes than their devices."""
+    """Links with fewer lanes than their devices, or, where there are none, with a lower speed."""
+    narrow, alone = _below(told, "/pcie-link", _LANES)
+    if narrow:
+        return [_finding(told, alone or narrow, named=bool(alone))]
+    return _slow(told)
+
+
+def _below(
+    told: Told, setting: str, pattern: re.Pattern[str]
+) -> tuple[Sequence[_Link], Sequence[_Link]]:
+    """Links that do not use what their devices have; and those of them beside one that does, of
+    the same make on the same host."""
     links = [
         (each, match)
         for each in told.settings
-        if each.component.endswith("/pcie-link") and (match := _LANES.match(each.value))
+        if each.component.endswith(setting) and (match := pattern.match(each.value))
     ]
-    narrow = [(e, m) for e, m in links if int(m[1]) < int(m[2])]
-    if not narrow:
-        return _slow(told)
-    full = {(e.node, m[3]) for e, m in links if int(m[1]) >= int(m[2])}
-    alone = [(e, m) for e, m in narrow if (e.node, m[3]) in full]
-    return [_finding(told, alone or narrow, named=bool(alone))]
+    full = {(e.node, m[3]) for e, m in links if float(m[1]) >= float(m[2])}
+    below = [(e, m) for e, m in links if float(m[1]) < float(m[2])]
+    return below, [(e, m) for e, m in below if (e.node, m[3]) in full]
 
 
 def _slow(told: Told) -> list[Finding]:
     """Links at a lower speed than that of others of the same make on their host."""
-    links = [
-        (each, match)
-        for each in told.settings
-        if each.component.endswith("/pcie-speed") and (match := _SPEED.match(each.value))
-    ]
-    full = {(e.node, m[3]) for e, m in links if float(m[1]) >= float(m[2])}
-    slow = [(e, m) for e, m in links if float(m[1]) < float(m[2]) and (e.node, m[3]) in full]
+    _, slow = _below(told, "/pcie-speed", _SPEED)
     adapters = [(e, m) for e, m in slow if not _GPU.search(m[3])]
     if not slow:
         return []
@@ -66,7 +69,7 @@ def _slow(told: Told) -> list[Finding]:
     ]
 
 
-def _finding(told: Told, narrow: Sequence[tuple[Set, re.Match[str]]], *, named: bool) -> Finding:
+def _finding(told: Told, narrow: Sequence[_Link], *, named: bool) -> Finding:
     gpus = all(_GPU.search(match[3]) for _, match in narrow)
     fault_class: FaultClass = "straggler.gpu" if gpus else "nic"
     kinds = ["gpu" if _GPU.search(match[3]) else "nic" for _, match in narrow]

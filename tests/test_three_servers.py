@@ -34,7 +34,7 @@ from tests.test_dashboard_board import verdict
 NAMES = ("nats", "nats-2", "nats-3")
 PRODUCERS = [f"n{at}" for at in range(1, 5)]
 LINES = 1_000
-"""Of each producer, in about three seconds: more than the server that is killed could hold."""
+"""Of each producer, in about three seconds; the server is killed after a third of them."""
 ROLES = ["admin", "processor/attribution", "reader", *(f"producer/{each}" for each in PRODUCERS)]
 
 
@@ -181,8 +181,8 @@ async def leader_of(target: Target, servers: list[Popen[bytes]]) -> Popen[bytes]
     return servers[NAMES.index(msgspec.json.decode(answer.data)["cluster"]["leader"])]
 
 
-async def tell(target: Target, node: str, spool: Path, half: asyncio.Event) -> None:
-    """One node's producer: so many lines, a batch each 10 ms, until the log has them all."""
+async def tell(target: Target, node: str, spool: Path, loaded: asyncio.Event) -> None:
+    """One node's producer: four lines each 10 ms, until the log has them all."""
     async with await target.connect(f"producer/{node}") as log:
         origin = Origin(node, start_ns=time.time_ns())
         publisher = Publisher(log, origin.stamp, time.time_ns, spool / node)
@@ -191,7 +191,7 @@ async def tell(target: Target, node: str, spool: Path, half: asyncio.Event) -> N
             stamp = origin.stamp("kernel", time.time_ns())
             publisher.offer(KernelLineLogged(**stamp, text=f"line {n}"))
             if n == LINES // 3:
-                half.set()
+                loaded.set()
             if n % 4 == 3:
                 await asyncio.sleep(0.01)
         await publisher.drained()

@@ -1,6 +1,9 @@
 """Promises of `nemesis advise`: words, what the rules said of each proposal, and what it cost."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,25 @@ def test_without_a_key_the_rules_answer_and_it_is_said_once(tmp_path: Path) -> N
         assert "Accepted; by the rules it goes to n[" in ran.stdout
         assert (ran.stdout + ran.stderr).count("no key") == 1
         assert server.requests == []
+
+
+@pytest.mark.parametrize(("key", "code"), [("", 0), (SECRET, 3)])
+def test_the_client_library_is_needed_only_where_there_is_a_key(
+    tmp_path: Path, key: str, code: int
+) -> None:
+    lacking = "raise ModuleNotFoundError('lacking', name='anthropic')"
+    (tmp_path / "anthropic.py").write_text(lacking)
+    ran = subprocess.run(
+        [sys.executable, "-m", "nemesis.cli", "advise", "TP8_NVL18+DP8", *CLUSTER],
+        env=os.environ | {"ANTHROPIC_API_KEY": key, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == code
+    assert "Traceback" not in ran.stderr
+    assert ("Accepted; by the rules" in ran.stdout) == (code == 0)
+    assert ("pip install 'nemesis-gpu[advisor]'" in ran.stderr) == (code == 3)
 
 
 def test_an_advisor_that_cannot_be_reached_leaves_the_answer_of_the_rules(tmp_path: Path) -> None:

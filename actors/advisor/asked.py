@@ -2,14 +2,11 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from nemesis.actors.advisor.advice import Advice, advise
-from nemesis.actors.advisor.asking import Model
 from nemesis.actors.advisor.desk import Desk
-from nemesis.actors.advisor.giving import fact_of, give
 from nemesis.actors.advisor.settings import Settings
 from nemesis.actors.advisor.worklist import Case, Worklist
 from nemesis.processors.fold import Input
@@ -18,6 +15,10 @@ from nemesis.schemas.facts import EVENTS_SUBJECT
 from nemesis.schemas.scheduled import JobPlaced
 from nemesis.streams.log import Log
 from nemesis.views.scheduler import moment_at_end
+
+if TYPE_CHECKING:  # they need the client library, and without a key nobody is asked
+    from nemesis.actors.advisor.advice import Advice
+    from nemesis.actors.advisor.asking import Model
 
 ANSWER_S: Final = 5.0
 """A scheduler that runs answers within one."""
@@ -30,7 +31,7 @@ class Came(msgspec.Struct, frozen=True, kw_only=True):
 
     words: tuple[str, ...]
     """Of the rules, or the scheduler."""
-    advice: Advice | None = None
+    advice: "Advice | None" = None
     """None: no model was asked."""
     judged: tuple[AdvisedAct, ...] = ()
     """As the scheduler judged them."""
@@ -38,8 +39,13 @@ class Came(msgspec.Struct, frozen=True, kw_only=True):
     """In node_ranges form, where the job got its place then."""
 
 
-async def about(log: Log, model: Model, settings: Settings, worklist: Worklist, case: Case) -> Came:
+async def about(
+    log: Log, model: "Model", settings: Settings, worklist: Worklist, case: Case
+) -> Came:
     """Ask, write it down, and wait for what the scheduler says to it."""
+    from nemesis.actors.advisor.advice import advise
+    from nemesis.actors.advisor.giving import fact_of, give
+
     moment = await moment_at_end(log)
     _, day_cost = worklist.day()
     desk = Desk(moment, case.job, case.why)

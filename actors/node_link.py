@@ -115,10 +115,10 @@ class Link:
         """Connect and carry, for ever."""
         connection = await self._connect()
         self._connection = connection
-        publisher = Publisher(Log(connection), self._stamp, self._now_ns, self._spool_path)
+        publisher = Publisher(self._stamp, self._now_ns, self._spool_path)
         try:
             await connection.subscribe(plan_subject(self._agent().node), self._on_plan)
-            async with background(publisher.run()):
+            async with background(publisher.run(Log(connection))):
                 try:
                     async with asyncio.TaskGroup() as tasks:
                         tasks.create_task(self._take(connection, publisher))

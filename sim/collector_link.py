@@ -42,10 +42,10 @@ class CollectorLink:
         self._spool_path.parent.mkdir(parents=True, exist_ok=True)
         connection = await self._connect()
         stamp = self._collector.origin.stamp
-        publisher = Publisher(Log(connection), stamp, self._now_ns, self._spool_path)
+        publisher = Publisher(stamp, self._now_ns, self._spool_path)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(publisher.run())
+                tasks.create_task(publisher.run(Log(connection)))
                 tasks.create_task(self._take(publisher))
         finally:
             publisher.close()

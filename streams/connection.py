@@ -22,7 +22,7 @@ from nats.aio.subscription import Subscription
 from nats.nuid import NUID
 from nkeys import NkeysError
 
-from nemesis.streams.credentials import seed_path
+from nemesis.streams.credentials import seed_path, warn_if_open
 from nemesis.streams.errors import (
     LogUnavailableError,
     UndeliverableError,
@@ -111,6 +111,8 @@ class Connection:
             WrongCredentialsError: the server refuses the sign-in, or the seed cannot be read.
             LogUnavailableError: no server answers within timeout_s.
         """
+        if (secret := login.seed_path or login.creds_path) is not None:
+            warn_if_open(secret)
         client = Client()
         self = cls(client, login)
         connecting = asyncio.ensure_future(self._connect(url, login, name))

@@ -4,6 +4,7 @@ Contexts are the files of the `nats` command line tool (github.com/nats-io/jsm.g
 one JSON file each below `~/.config/nats/context/`, the selected one named in `context.txt`.
 """
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Final
@@ -13,12 +14,13 @@ import msgspec
 from nemesis.schemas.errors import NemesisError
 from nemesis.streams import credentials
 from nemesis.streams.connection import CONNECT_TIMEOUT_S, Connection, Login
-from nemesis.streams.errors import WrongCredentialsError
+from nemesis.streams.errors import LogUnavailableError, WrongCredentialsError
 from nemesis.streams.log import Log
 from nemesis.streams.permissions import user_of
 from nemesis.streams.server import DEFAULT_CELL, running, state_folder
 
 NAMED_MAX: Final = 4
+RETRY_S: Final = 1.0
 _NODES_OWN: Final = ("node", "producer")
 _UNSUPPORTED: Final = ("token", "user_jwt", "user_seed", "nsc", "cert")
 
@@ -76,6 +78,18 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """
         login = self.login(role)
         return Log(await Connection.open(self.url, login, name=name or role, timeout_s=timeout_s))
+
+    async def reach(self, role: str) -> Log:
+        """The log, signed in as a role, however long it is away.
+
+        Raises:
+            WrongCredentialsError: refused, or no such seed.
+        """
+        while True:
+            try:
+                return await self.connect(role)
+            except LogUnavailableError:
+                await asyncio.sleep(RETRY_S)
 
 
 class _Context(msgspec.Struct):

@@ -1,6 +1,9 @@
 """Seeds of a cell's users: one file a role, mode 0600; the server is told public keys only."""
 
+import functools
+import logging
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -12,6 +15,7 @@ from nemesis.schemas.tokens import name_of
 from nemesis.streams.permissions import user_of
 
 _SEED_BYTES: Final = 32
+_log: Final = logging.getLogger(__name__)
 
 
 def seed_path(folder: Path, role: str) -> Path:
@@ -35,6 +39,22 @@ def names(folder: Path, kind: str) -> list[str]:
     return sorted(
         name_of(each.stem.removeprefix(f"{kind}-")) for each in folder.glob(f"{kind}-*.nk")
     )
+
+
+def warn_if_open(path: Path) -> None:
+    """Say, once a process, that everybody may read a seed. A group is left alone: service managers
+    and Kubernetes hand secrets to their one reader by a group of its own."""
+    try:
+        is_open = bool(path.stat().st_mode & stat.S_IRWXO)
+    except OSError:
+        return  # whoever reads it says what is wrong
+    if is_open:
+        _warn_of(path)
+
+
+@functools.cache
+def _warn_of(path: Path) -> None:
+    _log.warning("everybody here may read %s: chmod 600 it, or make new seeds", path)
 
 
 def _public_key(path: Path) -> str:

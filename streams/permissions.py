@@ -27,7 +27,7 @@ BEGUN_SUBJECTS: Final = ("nemesis.events.job_submitted.*", "nemesis.events.job_p
 """A node may ask whether and when a job began, so that its agent need not wait for one in silence,
 nor take it for an earlier one of its name."""
 FILL_SUBJECT: Final = "nemesis.events.log_measured.log"
-"""The fill level: all that a producer may read of the log."""
+"""The fill level: all that a producer may read of the log, its own last coverage aside."""
 
 CLOCK_NODE: Final = "clock"
 """Its telemetry is the tick, so no node may have this name."""
@@ -163,8 +163,9 @@ def _node(token: str, name: str) -> Permissions:
 def _producer(token: str, name: str) -> Permissions:
     # no plan of a job, no report, no object: a stolen seed of it can lie about its own node
     own = tuple(f"nemesis.telemetry.{token}.{kind}" for kind in _PRODUCED)
-    fill = f"$JS.API.DIRECT.GET.{STREAM}.{FILL_SUBJECT}"
-    return Permissions((*own, fill), (f"nemesis.plan.{token}.polls",))
+    asked = (FILL_SUBJECT, f"nemesis.telemetry.{token}.coverage")  # whether it is alone
+    reads = tuple(f"$JS.API.DIRECT.GET.{STREAM}.{subject}" for subject in asked)
+    return Permissions((*own, *reads), (f"nemesis.plan.{token}.polls",))
 
 
 def _collector(token: str, name: str) -> Permissions:

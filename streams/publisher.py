@@ -1,13 +1,14 @@
 """How a producer hands its facts to the log: in order, never waiting, never flooding it.
 
 One batch is on its way at a time, so the order of one source is kept whatever is lost. While the
-log is away facts go to a spool on disk; when it is back a `spool` fact says so first and the rest
-comes late, as it was seen. When the log fills up, samples become fewer, then none. Numbers and
-stamps are the producer's own (`producers/origin.py`); a restart has a new start_ns, and what its
-earlier life had spooled is delivered as that life's.
+log is away, also before it was ever reached, facts go to a spool on disk; when it is back a `spool`
+fact says so first and the rest comes late, as it was seen. When the log fills up, samples become
+fewer, then none. Numbers and stamps are the producer's own (`producers/origin.py`); a restart has a
+new start_ns, and what its earlier life had spooled is delivered as that life's.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -31,17 +32,17 @@ RETRY_S: Final = 0.2
 FULL_RETRY_S: Final = 1.0
 FILL_PERIOD_S: Final = 60.0
 _KERNEL: Final = "kernel"
+_log: Final = logging.getLogger(__name__)
 
 Stamp = Callable[[str, int], Mapping[str, Any]]
 """(kind, at_ns) -> the fields with which an observation starts."""
 
 
 class Publisher:
-    """One producer's way to the log; `run` carries, `offer` never waits."""
+    """One producer's way to the log; `run` carries, `offer` never waits, for the log neither."""
 
     def __init__(
         self,
-        log: Log,
         stamp: Stamp,
         now_ns: Callable[[], int],
         spool_path: Path,
@@ -59,13 +60,16 @@ class Publisher:
         self.rate: Rate = "full"
         self.dropped_count = 0
         """Facts given up since the last `spool` fact: no room, or the log will never take them."""
-        self._log: Final = log
+        self.has_room = True
+        """Whether the disk took what was last to go there."""
         self._stamp: Final = stamp
         self._now_ns: Final = now_ns
         self._on_rate: Final = on_rate
         self._durable: Final = frozenset(durable)
         self._queue: Final[deque[Message]] = deque()
+        self._spool_path: Final = spool_path
         self._spool: Final = Spool(spool_path, spool_bytes)
+        self._was_reached = False
         self._in_flight: list[Message] = []
         self._in_spool_count = 0
         """How many of the spool's first messages are those in flight."""
@@ -94,16 +98,19 @@ class Publisher:
         )
         self._queue.append(message)
         full = len(self._queue) > MEMORY_MESSAGES_MAX
-        if len(self._spool) or full or token in self._durable:
+        if not self._was_reached:
+            self._away_since_ns = self._away_since_ns or self._now_ns()
+        if not self._was_reached or len(self._spool) or full or token in self._durable:
             self._spill()
         self._idle.clear()
         self._news.set()
 
-    async def run(self) -> None:
-        """Deliver until cancelled."""
+    async def run(self, log: Log) -> None:
+        """Deliver to the log, now that it was reached, until cancelled."""
+        self._was_reached = True
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._deliver())
-            tasks.create_task(self._watch_fill())
+            tasks.create_task(self._deliver(log))
+            tasks.create_task(self._watch_fill(log))
 
     async def drained(self) -> None:
         """Wait until everything that was offered is in the log or given up."""
@@ -124,19 +131,27 @@ class Publisher:
         full can still tell of its GPUs.
         """
         before = self._spool.evicted_count
-        while self._queue and self._spool.append(self._queue[0]):
-            self._queue.popleft()
+        if self._queue:
+            while self._queue and self._spool.append(self._queue[0]):
+                self._queue.popleft()
+            self._note_room(has_room=not self._queue)
         self.dropped_count += self._spool.evicted_count - before
         while len(self._queue) > MEMORY_MESSAGES_MAX:
             lines = (n for n, each in enumerate(self._queue) if not each.subject.endswith(_KERNEL))
             del self._queue[next(lines, 0)]
             self.dropped_count += 1
 
-    async def _deliver(self) -> None:
+    def _note_room(self, *, has_room: bool) -> None:
+        if has_room != self.has_room:
+            what = "there is room again" if has_room else "no room: facts wait in memory, some drop"
+            _log.warning("%s: %s", self._spool_path, what)
+        self.has_room = has_room
+
+    async def _deliver(self, log: Log) -> None:
         while True:
             self._news.clear()
             while self._take():
-                await self._settle()
+                await self._settle(log)
             self._idle.set()
             await self._news.wait()
 
@@ -150,15 +165,15 @@ class Publisher:
             self._in_flight = [self._queue.popleft() for _ in range(count)]
         return bool(self._in_flight)
 
-    async def _settle(self) -> None:
+    async def _settle(self, log: Log) -> None:
         """Send what is in flight until all of it is stored or given up."""
         size = len(self._in_flight)
         while self._in_flight:
             try:
-                await self._announce()
-                await self._log.commit(self._in_flight[:size])
+                await self._announce(log)
+                await log.commit(self._in_flight[:size])
             except LogUnavailableError:
-                if self._log.connection.client.is_closed:
+                if log.connection.client.is_closed:
                     raise  # by us, or because our seed was replaced: it will not come back
                 self._note_failure()
                 await asyncio.sleep(RETRY_S)
@@ -189,7 +204,7 @@ class Publisher:
             self._away_since_ns = self._away_since_ns or self._failing_since[1]
             self._spill()
 
-    async def _announce(self) -> None:
+    async def _announce(self, log: Log) -> None:
         """After an outage: say that what follows is late."""
         if self._away_since_ns is None:
             return
@@ -200,16 +215,16 @@ class Publisher:
             dropped_count=self.dropped_count,
         )
         with suppress(UndeliverableError):  # a switch collector may not say so
-            await self._log.publish(
+            await log.publish(
                 telemetry_subject(announced.node, "spool"), encode_observation(announced)
             )
         self._away_since_ns = None
         self.dropped_count = 0
 
-    async def _watch_fill(self) -> None:
+    async def _watch_fill(self, log: Log) -> None:
         while True:
             with suppress(LogUnavailableError):
-                self._set_rate(rate_of(await fill_ppm(self._log)))
+                self._set_rate(rate_of(await fill_ppm(log)))
             await asyncio.sleep(FILL_PERIOD_S)
 
     def _set_rate(self, rate: Rate) -> None:

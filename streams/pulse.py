@@ -1,4 +1,5 @@
-"""That a part lives and reaches its log: one small file a part, written anew each second.
+"""That a part lives and reaches its log: one small file a part, written anew each second, and a
+line on standard error when the log goes away and when it is back.
 
 Why: a service manager or a container's health check must tell a part that hangs from one that
 works, without a credential of its own and without asking the log. Processors say more of
@@ -6,6 +7,7 @@ themselves (`status.py`); this is for every other part.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -21,6 +23,9 @@ from nemesis.streams.side_by_side import first_error
 PERIOD_S: Final = 1.0
 STALE_S: Final = 10.0
 """A part that was not heard of for so long hangs: ten periods, also on a machine under load."""
+AWAY_LOOKS: Final = 3
+"""A server that restarts is back before as many looks."""
+_log: Final = logging.getLogger(__name__)
 
 
 class Pulse(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,12 +44,17 @@ def pulses_folder(cell_folder: Path) -> Path:
 
 async def keep(folder: Path, part: str, is_connected: Callable[[], bool]) -> None:
     """Say so each second, until cancelled; a disk that takes no file stops no part."""
-    path = folder / f"{token_of(part)}.json"
+    path, away_looks = folder / f"{token_of(part)}.json", 0
     try:
         while True:
             pulse = Pulse(part=part, pid=os.getpid(), connected=is_connected())
             with suppress(OSError):
                 _write(path, pulse)
+            if pulse.connected and away_looks >= AWAY_LOOKS:
+                _log.warning("%s: the log is back", part)
+            away_looks = 0 if pulse.connected else away_looks + 1
+            if away_looks == AWAY_LOOKS:
+                _log.warning("%s: the log is away; it goes on when that is back", part)
             await asyncio.sleep(PERIOD_S)
     finally:
         path.unlink(missing_ok=True)

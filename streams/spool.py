@@ -119,17 +119,21 @@ class Spool:
         wanted = max(size_bytes, self.limit_bytes // _ROOM_SHARE)
         freed, evicted, at, end = self._read_at, 0, self._read_at, 0
         fresh = self._path.with_name(f".{self._path.name}.new")
-        with fresh.open("w+b", buffering=0) as file:
-            for number, (frame_end, message) in enumerate(self._frames(self._read_at)):
-                size = frame_end - at
-                kept = message.subject.rpartition(".")[2] in _KEPT
-                if freed < wanted and not kept and number >= self._on_way_count:
-                    freed += size
-                    evicted += 1
-                else:
-                    file.write(os.pread(self._file.fileno(), size, at))
-                    end += size
-                at = frame_end
+        try:
+            with fresh.open("wb") as file:
+                for number, (frame_end, message) in enumerate(self._frames(self._read_at)):
+                    size = frame_end - at
+                    kept = message.subject.rpartition(".")[2] in _KEPT
+                    if freed < wanted and not kept and number >= self._on_way_count:
+                        freed += size
+                        evicted += 1
+                    else:
+                        file.write(os.pread(self._file.fileno(), size, at))
+                        end += size
+                    at = frame_end
+        except OSError:
+            fresh.unlink(missing_ok=True)  # or half a file would fill the disk that is full
+            raise
         fresh.replace(self._path)
         self._file.close()
         self._file = self._path.open("r+b", buffering=0)

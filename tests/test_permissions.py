@@ -155,6 +155,8 @@ PUBLISHING: dict[str, set[str]] = {
         "collector/leaf01",
         "sim",
     },
+    "$JS.API.DIRECT.GET.NEMESIS.nemesis.telemetry.n001.coverage": {*READERS, "producer/n001"},
+    "$JS.API.DIRECT.GET.NEMESIS.nemesis.telemetry.n002.coverage": READERS,
     "$JS.API.DIRECT.GET.OBJ_NEMESIS_BLOBS": {*PROCESSORS, "archivist", "reader"},
     "$JS.API.DIRECT.GET.OBJ_NEMESIS_STATE": {*PROCESSORS, "actor/advisor", "archivist", "reader"},
     "$JS.API.DIRECT.GET.OBJ_NEMESIS_INCIDENTS": {"archivist", "reader"},

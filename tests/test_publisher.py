@@ -52,11 +52,13 @@ class Running:
     def __init__(self, log: Log, origin: Origin, path: Path, **options: Any) -> None:
         self.rates: list[Rate] = []
         self.publisher = Publisher(
-            log, origin.stamp, lambda: NOW_NS, path, on_rate=self.rates.append, **options
+            origin.stamp, lambda: NOW_NS, path, on_rate=self.rates.append, **options
         )
+        self.log = log
 
     async def __aenter__(self) -> Publisher:
-        self.task = asyncio.ensure_future(self.publisher.run())
+        self.task = asyncio.ensure_future(self.publisher.run(self.log))
+        await asyncio.sleep(0)  # it has the log from here on
         return self.publisher
 
     async def __aexit__(self, *problem: object) -> None:
@@ -186,7 +188,7 @@ def test_what_an_earlier_life_could_not_deliver_is_delivered_as_its_own(tmp_path
     async def body(server: Server, log: Log) -> None:
         first = Origin(start_ns=1)
         old = [first.sample() for _ in range(3)]
-        before = Publisher(log, first.stamp, lambda: NOW_NS, tmp_path / "spool")
+        before = Publisher(first.stamp, lambda: NOW_NS, tmp_path / "spool")
         for each in old:
             before.offer(each)
         before.close()

@@ -147,6 +147,33 @@ def test_lines_from_a_socket_and_from_a_file_reach_the_log_as_the_switch(tmp_pat
     in_cell(tmp_path, body, roles=("collector/leaf03",))
 
 
+@pytest.mark.server
+def test_lines_that_came_before_the_log_was_ever_reached_are_told_late(tmp_path: Path) -> None:
+    file, state = tmp_path / "lines", tmp_path / "state"
+    settings = Settings(switch="leaf03", state=state, file=file, period_s=0.05)
+
+    async def body(server: Server) -> None:
+        nobody = Target(url="nats://127.0.0.1:1", credentials_folder=server.credentials_folder)
+        file.touch()
+        first = asyncio.ensure_future(Collector(settings, nobody).run())
+        await until((state / "spool").exists, "it collects")
+        with file.open("ab") as lines:
+            lines.write(oper_status("Ethernet4", "DOWN") + b"\n")
+        await until(lambda: (state / "spool").stat().st_size > 0, "the line is told of")
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        async with working(settings, server):
+
+            async def is_told() -> bool:
+                return any(isinstance(fact, FabricSampled) for fact in await told(server))
+
+            await until(is_told, "what was seen then is in the log")
+        sample = next(f for f in await told(server) if isinstance(f, FabricSampled))
+        assert (sample.ports[0].port, sample.ports[0].up) == ("port/leaf03/Ethernet4", False)
+
+    in_cell(tmp_path, body, roles=("collector/leaf03",))
+
+
 def test_what_is_missing_or_wrong_is_said_in_one_line(tmp_path: Path) -> None:
     neither = nemesis("collector", "leaf03")
     assert (neither.returncode, "one of --file and --socket" in neither.stderr) == (2, True)

@@ -185,8 +185,8 @@ async def tell(target: Target, node: str, spool: Path, loaded: asyncio.Event) ->
     """One node's producer: four lines each 10 ms, until the log has them all."""
     async with await target.connect(f"producer/{node}") as log:
         origin = Origin(node, start_ns=time.time_ns())
-        publisher = Publisher(log, origin.stamp, time.time_ns, spool / node)
-        carrying = asyncio.ensure_future(publisher.run())
+        publisher = Publisher(origin.stamp, time.time_ns, spool / node)
+        carrying = asyncio.ensure_future(publisher.run(log))
         for n in range(LINES):
             stamp = origin.stamp("kernel", time.time_ns())
             publisher.offer(KernelLineLogged(**stamp, text=f"line {n}"))

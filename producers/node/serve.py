@@ -1,16 +1,15 @@
 """The producer of a node at work: polls, follows the kernel's log, and carries facts to the log.
 
-It never waits for the log: while that is away, also before it was ever reached, facts go to a spool
-on disk. Kernel facts go there first in any case, and before that, with how far the kernel's log was
-read, to where the next life finds them: a kill loses no line, and what a restart repeats has the
-number that it had.
+It never waits for the log (streams/publisher.py). Kernel facts go to disk first in any case, and
+before that, with how far the kernel's log was read, to where the next life finds them: a kill loses
+no line, and what a restart repeats has the number that it had.
 """
 
 import asyncio
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,31 +17,26 @@ import msgspec
 from nats.aio.msg import Msg
 
 from nemesis.producers.node import ras
-from nemesis.producers.node.coverage import Backlog
+from nemesis.producers.node.coverage import Backlog, Seen
 from nemesis.producers.node.dcgm import Dcgm
+from nemesis.producers.node.elder import until_elder_lives
 from nemesis.producers.node.inspector import Inspector
 from nemesis.producers.node.kernel_tail import KernelTail
 from nemesis.producers.node.root import Root
 from nemesis.producers.node.watch import PERIOD_NS, NodeWatch
 from nemesis.producers.origin import Origin
 from nemesis.schemas.errors import MalformedFactError, NemesisError
-from nemesis.schemas.facts import encode_observation, telemetry_subject
 from nemesis.schemas.observed import Observation
 from nemesis.schemas.plans import PollPlan, decode_message, poll_plan_subject
-from nemesis.schemas.registry import BY_STRUCT
 from nemesis.schemas.watched import CoverageReported
-from nemesis.streams.alone import alone
-from nemesis.streams.batch import Message
+from nemesis.streams.alone import alone, alone_as
 from nemesis.streams.contexts import Target
-from nemesis.streams.errors import LogUnavailableError
 from nemesis.streams.keeper import Rate
 from nemesis.streams.log import Log
-from nemesis.streams.publisher import SPOOL_BYTES, Publisher
+from nemesis.streams.publisher import Publisher
 from nemesis.streams.side_by_side import background, first_error
-from nemesis.streams.spool import Spool
 
 KERNEL_LOOK_S: Final = 0.2
-RETRY_S: Final = 1.0
 FASTEST_NS: Final = 1_000_000_000
 HURRY_NS_MAX: Final = 60_000_000_000
 """Longer is asked anew: a producer that nobody tells when it is over must not go on."""
@@ -110,13 +104,10 @@ class Producer:
         self._settings: Final = settings
         self._target: Final = target
         self._origin: Final = origin_of(settings)
-        self._spool_path: Final = settings.state / "spool"
-        self._early: Spool | None = None
-        """Takes facts until the log was reached once."""
+        self._role: Final = f"producer/{settings.node}"
         self._publisher: Publisher | None = None
         self._watch: Final = watch_of(settings, self._origin, Root(settings.root))
         self._kernel: KernelTail | None = None
-        self._dropped_count = 0
         self._log: Log | None = None
         self._rate: Rate = "full"
         self._hurry_ns = (0, 0)
@@ -131,18 +122,18 @@ class Producer:
         """Watch and tell.
 
         Raises:
-            ProducerRunningError: this node has a producer.
+            ProducerRunningError: this node has a producer, here or elsewhere.
             WrongCredentialsError: the server does not know us.
             SpoolError: nothing can be kept here.
         """
-        state = self._settings.state
+        state, node = self._settings.state, self._settings.node
         try:
             state.mkdir(mode=0o700, parents=True, exist_ok=True)
-            taken = ProducerRunningError(
-                f"a producer of {self._settings.node} keeps its state in {state} already",
-                hint="one producer a node",
-            )
-            with alone(state / "lock", taken):
+            with ExitStack() as held:
+                says = f"a producer of {node} keeps its state in {state} already"
+                held.enter_context(alone(state / "lock", _second(says)))
+                says = f"a producer of {node} runs on this machine already"
+                held.enter_context(alone_as(self._target.login(self._role), _second(says)))
                 await self._run()
         except PermissionError as error:
             raise NemesisError(
@@ -150,69 +141,49 @@ class Producer:
             ) from error
 
     async def _run(self) -> None:
-        self._early = Spool(self._spool_path, SPOOL_BYTES)
+        self._publisher = Publisher(
+            self._origin.stamp,
+            time.time_ns,
+            self._settings.state / "spool",
+            durable=KERNEL,
+            on_rate=self._on_rate,
+        )
         self._kernel = KernelTail(
             self._origin, self._settings.root / "dev/kmsg", self._settings.state / "kmsg.json"
         )
         self._take(self._kernel.last)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._carry())
+                tasks.create_task(self._carry(self._publisher))
                 tasks.create_task(self._poll())
                 tasks.create_task(self._follow())
         except BaseExceptionGroup as group:
             raise first_error(group) from None
         finally:
-            self._close()
+            self._publisher.close()
             self._kernel.keep()
             self._kernel.close()
 
-    def _close(self) -> None:
-        """Keep what is not delivered for the next life."""
-        if self._publisher is not None:
-            self._publisher.close()
-        if self._early is not None:
-            self._early.close()
-
     def _take(self, facts: Sequence[Observation]) -> None:
-        """Towards the log, or to disk while nobody was ever there."""
+        assert self._publisher is not None
         for fact in facts:
-            if self._publisher is not None:
-                self._publisher.offer(fact)
-            elif self._early is not None:
-                token = BY_STRUCT[type(fact)].token
-                subject = telemetry_subject(fact.node, token)
-                message = Message(subject=subject, payload=encode_observation(fact))
-                before = self._early.evicted_count
-                self._dropped_count += not self._early.append(message)
-                self._dropped_count += self._early.evicted_count - before
+            self._publisher.offer(fact)
 
-    async def _carry(self) -> None:
-        log = await self._reached()
-        self._log = log
-        assert self._early is not None
-        self._early.close()
-        self._early = None
-        self._publisher = Publisher(
-            log,
-            self._origin.stamp,
-            time.time_ns,
-            self._spool_path,
-            durable=KERNEL,
-            on_rate=self._on_rate,
-        )
+    async def _carry(self, publisher: Publisher) -> None:
+        self._log = log = await self._target.reach(self._role)
         try:
             await log.connection.subscribe(
                 poll_plan_subject(self._settings.node), self._on_poll_plan
             )
-            async with background(self._publisher.run()):
+            async with background(publisher.run(log)):
                 try:
-                    await asyncio.Event().wait()
+                    await until_elder_lives(log, self._origin, lambda: publisher.waiting_count)
                 except asyncio.CancelledError:
-                    await self._take_leave(self._publisher)
+                    await self._take_leave(publisher)
                     raise
         finally:
             await log.close()
+        raise _second(f"an earlier producer of {self._settings.node} tells of it elsewhere")
 
     async def _take_leave(self, publisher: Publisher) -> None:
         """Say that the watching ends, or the node's silence is taken for its loss."""
@@ -221,14 +192,6 @@ class Producer:
         with suppress(TimeoutError):  # what is not delivered by then lies in the spool
             async with asyncio.timeout(LEAVE_S):
                 await publisher.drained()
-
-    async def _reached(self) -> Log:
-        role = f"producer/{self._settings.node}"
-        while True:
-            try:
-                return await self._target.connect(role)
-            except LogUnavailableError:
-                await asyncio.sleep(RETRY_S)
 
     def _on_rate(self, rate: Rate) -> None:
         self._rate = rate
@@ -259,7 +222,7 @@ class Producer:
             coverage.late_ns = max(coverage.late_ns, time.monotonic_ns() - due_ns)
             # reading waits for devices, up to its deadline; the loop goes on meanwhile
             facts = await asyncio.to_thread(
-                self._watch.poll, time.time_ns(), [kernel.seen], self._backlog()
+                self._watch.poll, time.time_ns(), [kernel.seen, *self._disk()], self._backlog()
             )
             self._take(facts)
             if is_first:
@@ -277,11 +240,17 @@ class Producer:
             self._hurried.clear()
 
     def _backlog(self) -> Backlog:
-        publisher, early = self._publisher, self._early
-        waiting = publisher.waiting_count if publisher else len(early or ())
-        assert self._kernel is not None
-        dropped = self._dropped_count + (publisher.dropped_count if publisher else 0)
-        return Backlog(waiting, dropped, self._kernel.missed_count)
+        publisher, kernel = self._publisher, self._kernel
+        assert publisher is not None
+        assert kernel is not None
+        return Backlog(publisher.waiting_count, publisher.dropped_count, kernel.missed_count)
+
+    def _disk(self) -> list[Seen]:
+        """What is amiss with keeping facts here."""
+        if self._publisher is None or self._publisher.has_room:
+            return []
+        says = "the disk takes no more facts: they wait in memory, and the oldest samples drop"
+        return [Seen(f"node/{self._settings.node}", "spool", "broken", says)]
 
     async def _follow(self) -> None:
         kernel = self._kernel
@@ -292,6 +261,10 @@ class Producer:
                 kernel.keep(facts)
             self._take(facts)
             await asyncio.sleep(KERNEL_LOOK_S)
+
+
+def _second(says: str) -> ProducerRunningError:
+    return ProducerRunningError(says, hint="one producer a node: end the other one, or this")
 
 
 def once(settings: Settings, between_s: float, root: Root | None = None) -> list[Observation]:

@@ -7,7 +7,7 @@ While no line comes nothing is told: a feed that died is no switch that is well.
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,16 +19,14 @@ from nemesis.producers.switch.ports import Ports
 from nemesis.producers.tail import LINE_BYTES_MAX, Tail
 from nemesis.schemas.errors import NemesisError
 from nemesis.schemas.observed import PortDescribed, Tier, Transport
-from nemesis.streams.alone import alone
+from nemesis.streams.alone import alone, alone_as
 from nemesis.streams.contexts import Target
-from nemesis.streams.errors import LogUnavailableError
 from nemesis.streams.log import Log
 from nemesis.streams.publisher import Publisher
 from nemesis.streams.side_by_side import background
 
 PERIOD_S: Final = 5.0
 LOOK_S: Final = 0.2
-RETRY_S: Final = 1.0
 PORTS_A_FACT: Final = 128  # of a port in full 300 bytes, and a fact has 64 KiB
 LINES_MAX: Final = 10_000
 """Of one connection between two breaths; more wait in its socket."""
@@ -88,6 +86,7 @@ class Collector:
         self._on_unknown: Final = on_unknown
         self._origin: Final = Origin(settings.switch, start_ns=time.time_ns())
         self._ports: Final = Ports(settings.switch, settings.about.ports)
+        self._role: Final = f"collector/{settings.switch}"
         self._log: Log | None = None
         self._open: Final[list[asyncio.StreamWriter]] = []
 
@@ -103,28 +102,26 @@ class Collector:
             NemesisError: the socket cannot be made.
             WrongCredentialsError: the server does not know us.
         """
-        state = self._settings.state
+        state, switch = self._settings.state, self._settings.switch
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        taken = CollectorRunningError(
-            f"a collector of {self._settings.switch} keeps its state in {state} already",
-            hint="one collector a switch",
-        )
-        with alone(state / "lock", taken):
-            self._log = log = await self._reached()
-            publisher = Publisher(log, self._origin.stamp, time.time_ns, state / "spool")
+        with ExitStack() as held:
+            says = f"a collector of {switch} keeps its state in {state} already"
+            held.enter_context(alone(state / "lock", _second(says)))
+            says = f"a collector of {switch} runs on this machine already"
+            held.enter_context(alone_as(self._target.login(self._role), _second(says)))
+            publisher = Publisher(self._origin.stamp, time.time_ns, state / "spool")
             try:
-                async with background(publisher.run()), background(self._take_lines()):
+                async with background(self._carry(publisher), self._take_lines()):
                     await self._tell(publisher)
             finally:
                 publisher.close()
-                await log.close()
 
-    async def _reached(self) -> Log:
-        while True:
-            try:
-                return await self._target.connect(f"collector/{self._settings.switch}")
-            except LogUnavailableError:
-                await asyncio.sleep(RETRY_S)
+    async def _carry(self, publisher: Publisher) -> None:
+        self._log = log = await self._target.reach(self._role)
+        try:
+            await publisher.run(log)
+        finally:
+            await log.close()
 
     async def _tell(self, publisher: Publisher) -> None:
         switch, said = f"switch/{self._settings.switch}", False
@@ -193,6 +190,10 @@ class Collector:
         finally:
             self._open.remove(writer)
             writer.close()
+
+
+def _second(says: str) -> CollectorRunningError:
+    return CollectorRunningError(says, hint="one collector a switch: end the other one, or this")
 
 
 def _make_room(path: Path) -> None:

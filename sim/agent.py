@@ -232,12 +232,11 @@ class Agent:
         """What an agent may do alone: hold, and after the grace what was said before, once."""
         if self._away_since_ns is None:
             self._away_since_ns = now_ns
-        died = any(rank.stage == "fenced" and rank.number in rank.members for rank in self.ranks)
-        if died or self.witness.stalled(now_ns):
-            for rank in self.ranks:
-                if rank.stage == "running" and self._same_group_as_dead(rank, died):
-                    deed = Deed("hold", rank.number)
-                    self._do(deed, epoch=rank.epoch, now_ns=now_ns, by="agent")
+        ended = self._ended(now_ns)
+        for rank in self.ranks:
+            if rank.stage == "running" and not ended.isdisjoint(rank.members):
+                deed = Deed("hold", rank.number)
+                self._do(deed, epoch=rank.epoch, now_ns=now_ns, by="agent")
         submitted, accepted = self._around.submitted[self._job.name], self._accepted
         plan = accepted.plan if accepted else None
         grace_ns = plan.grace_ns if plan else submitted.grace_ns
@@ -248,11 +247,14 @@ class Agent:
         if now_ns - self._away_since_ns >= grace_ns:
             self._meet_the_others(held, now_ns, restart=what == "restart")
 
-    def _same_group_as_dead(self, rank: Rank, died: bool) -> bool:
-        """Whether a rank's collective can never complete, as far as this node can tell."""
-        if not died:
-            return True  # stalled for longer than any healthy step takes
-        return any(r.stage == "fenced" and r.number in rank.members for r in self.ranks)
+    def _ended(self, now_ns: int) -> set[int]:
+        """Ranks whose end is known here: without them no collective can complete.
+
+        Of another node's the connections close, or nothing answers on them any more. Who only
+        saves or loads keeps its own open, however long the others wait.
+        """
+        known = self._job.ranks.values() if self.witness.stalled(now_ns) else self.ranks
+        return {rank.number for rank in known if rank.stage in ("failed", "fenced")}
 
     def _meet_the_others(self, held: list[Rank], now_ns: int, *, restart: bool) -> None:
         before = held[0].members

@@ -19,6 +19,7 @@ from nemesis.schemas.plans import Plan
 from nemesis.schemas.rank_ranges import format_ranks
 from nemesis.sim.agent import Done, read_journal
 from nemesis.sim.faults.courses import plan_faults
+from nemesis.sim.faults.planned_decoys import LoneWork
 from nemesis.sim.rendezvous import WAIT_NS
 from nemesis.sim.simulation import Simulation
 from nemesis.sim.topology.cluster_file import load_cluster
@@ -259,6 +260,14 @@ def test_without_the_log_a_healthy_job_goes_on(tmp_path: Path) -> None:
     run.until(60)
     assert run.sim.job.step > 50
     assert run.journal() == []
+
+
+def test_without_the_log_a_rank_that_works_alone_is_waited_for(tmp_path: Path) -> None:
+    run = Run(tmp_path, away=everywhere, on_log_loss="shrink")
+    run.sim.inject(plan_faults(CLUSTER, [LoneWork(node=NODE, after_s=5.0, lasts_s=50.0)], 7)[0])
+    run.until(90)
+    assert run.journal() == []
+    assert run.sim.job.step > 30
 
 
 def test_without_the_log_survivors_are_held_and_wait_for_ever_if_so_told(tmp_path: Path) -> None:
